@@ -1,0 +1,31 @@
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Args;
+
+/// Shows Phalanx at work on this machine, without any server.
+///
+/// The simulated fab with its live view is not part of this build yet; the demo says what there is instead, and what
+/// to try.
+#[derive(Args)]
+pub(crate) struct Demo {}
+
+const TEXT: &str = "\
+Phalanx keeps thousands of units of work spread over a fleet of workers: balanced by weight,
+moved as little as possible, recovered within seconds of a crash, untouched by rolling updates.
+
+The live demo (a simulated fab, five defenders, crashes and rolling updates before your eyes)
+is not built yet. What works today:
+
+  phalanx fsm worker                      the life of a worker, as the code has it
+  phalanx fsm worker --format mermaid     the same as a diagram
+  phalanx fsm calculator|macro|provider   the other state machines
+  cargo xtask test                        every test, on real NATS and real Cassandra
+";
+
+impl Demo {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        io::stdout().write_all(TEXT.as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,22 @@
+//! What the tests of Phalanx share: real servers, started for a test and gone after it.
+//!
+//! - [`nats`]: a throw-away nats-server, one node or a cluster of three, that can be killed, stopped, continued and
+//!   restarted;
+//! - [`cassandra`]: one real Cassandra for a test run, with a keyspace for each test;
+//! - [`provision`]: how the servers get onto this machine, with [`provision::Error`]s that say what is missing;
+//! - [`process`]: child processes that never outlive the test run;
+//! - [`machine`]: compares a state machine with a table written out a second time;
+//! - [`measure`]: how benchmarks take time;
+//! - [`shared()`]: reference data kept beside the project, where it is present.
+
+pub mod cassandra;
+pub mod machine;
+pub mod measure;
+pub mod nats;
+mod net;
+pub mod process;
+pub mod provision;
+mod scratch;
+mod shared;
+
+pub use shared::shared;

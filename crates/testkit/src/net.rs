@@ -1,0 +1,40 @@
+//! Free ports, and the little HTTP that a health check needs.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// `n` different loopback ports that are free now. Another process may take one before it is used, so whoever uses
+/// them must be ready to try again with others.
+pub(crate) fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
+    let listeners: Vec<TcpListener> =
+        (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<_>>()?;
+    let mut ports = [0; N];
+    for (port, listener) in ports.iter_mut().zip(&listeners) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
+}
+
+/// A connection to a loopback port that neither connects nor reads for ever.
+pub(crate) fn connect(port: u16) -> io::Result<TcpStream> {
+    let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+    connect_to(address)
+}
+
+pub(crate) fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+    let patience = Duration::from_secs(10);
+    let stream = TcpStream::connect_timeout(&address, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    Ok(stream)
+}
+
+/// The body of `GET path`.
+pub(crate) fn http_get(port: u16, path: &str) -> io::Result<String> {
+    let mut stream = connect(port)?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}
