@@ -6,12 +6,12 @@ use scylla::client::session_builder::SessionBuilder;
 
 async fn connect(hosts: &str) -> Session {
     let hosts: Vec<&str> = hosts.split(',').collect();
-    SessionBuilder::new().known_nodes(hosts).disallow_shard_aware_port(true).build().await.unwrap()
+    SessionBuilder::new().known_nodes(hosts).disallow_shard_aware_port(true).build().await.expect("a session")
 }
 
 async fn names(session: &Session, query: String) -> Vec<String> {
-    let rows = session.query_unpaged(query, ()).await.unwrap().into_rows_result().unwrap();
-    rows.rows::<(String,)>().unwrap().map(|row| row.unwrap().0).collect()
+    let rows = session.query_unpaged(query, ()).await.expect("an answer").into_rows_result().expect("rows");
+    rows.rows::<(String,)>().expect("one text column").map(|row| row.expect("a row").0).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

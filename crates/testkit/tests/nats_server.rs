@@ -6,13 +6,14 @@ use async_nats::jetstream::{self, kv};
 use phalanx_testkit::nats::{Cluster, Server};
 
 async fn jetstream(url: &str) -> jetstream::Context {
-    let servers: Vec<async_nats::ServerAddr> = url.split(',').map(|url| url.parse().unwrap()).collect();
+    let servers: Vec<async_nats::ServerAddr> =
+        url.split(',').map(|url| url.parse().expect("an address")).collect();
     let client = async_nats::ConnectOptions::new()
         .retry_on_initial_connect()
         .reconnect_delay_callback(|_| Duration::from_millis(50))
         .connect(servers)
         .await
-        .unwrap();
+        .expect("the server takes connections");
     jetstream::ContextBuilder::new().timeout(Duration::from_secs(2)).build(client)
 }
 
