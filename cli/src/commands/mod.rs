@@ -2,6 +2,7 @@
 
 mod demo;
 mod fsm;
+mod plan;
 
 use std::process::ExitCode;
 
@@ -11,6 +12,7 @@ use clap::Subcommand;
 pub(crate) enum Command {
     Demo(demo::Demo),
     Fsm(fsm::Fsm),
+    Plan(plan::Plan),
 }
 
 impl Command {
@@ -18,6 +20,7 @@ impl Command {
         match self {
             Self::Demo(demo) => demo.run(),
             Self::Fsm(fsm) => fsm.run(),
+            Self::Plan(plan) => plan.run(),
         }
     }
 }

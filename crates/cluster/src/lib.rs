@@ -3,3 +3,4 @@
 //! [`core`] decides; it is pure: events in, effects out, time passed in.
 
 pub mod core;
+pub mod names;

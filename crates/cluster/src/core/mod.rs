@@ -1,5 +1,6 @@
 //! The deciding part: no clock, no IO.
 
+pub mod planner;
 mod state;
 
 pub use state::{CalculatorState, WorkerState};

@@ -1,0 +1,84 @@
+//! What a plan comes to.
+
+use super::fleet::{Fleet, NOBODY};
+
+/// Figures about a plan. Moved is what had an owner and gets another; what nobody owned before is placed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Statistics {
+    /// Partitions planned.
+    pub partitions: usize,
+    /// Workers planned for.
+    pub workers: usize,
+    /// The fewest partitions on a worker.
+    pub min_count: u32,
+    /// The most partitions on a worker.
+    pub max_count: u32,
+    /// The least weight on a worker.
+    pub min_weight: u64,
+    /// The most weight on a worker.
+    pub max_weight: u64,
+    /// The weight of everything.
+    pub total_weight: u64,
+    /// Standard deviation of the loads, in percent of the mean.
+    pub deviation_percent: f64,
+    /// Partitions that change their owner.
+    pub moved_count: usize,
+    /// Their weight.
+    pub moved_weight: u64,
+    /// The least weight any algorithm could have moved.
+    pub lower_bound_weight: u64,
+    /// Whether every load is inside the band.
+    pub balanced: bool,
+}
+
+impl Statistics {
+    pub(super) fn of(fleet: &Fleet, lower_bound_weight: u64) -> Self {
+        let moved = || fleet.parts.iter().filter(|part| part.was_owned && part.owner != part.home);
+        let mean = fleet.mean();
+        let variance = fleet.loads.iter().map(|&load| (load as f64 - mean).powi(2)).sum::<f64>()
+            / fleet.loads.len() as f64;
+        debug_assert!(fleet.parts.iter().all(|part| part.owner != NOBODY), "a partition without an owner");
+        Self {
+            partitions: fleet.parts.len(),
+            workers: fleet.workers.len(),
+            min_count: fleet.counts.iter().copied().min().unwrap_or_default(),
+            max_count: fleet.counts.iter().copied().max().unwrap_or_default(),
+            min_weight: fleet.loads.iter().copied().min().unwrap_or_default(),
+            max_weight: fleet.loads.iter().copied().max().unwrap_or_default(),
+            total_weight: fleet.total,
+            deviation_percent: if mean > 0.0 { 100.0 * variance.sqrt() / mean } else { 0.0 },
+            moved_count: moved().count(),
+            moved_weight: moved().map(|part| part.weight).sum(),
+            lower_bound_weight,
+            balanced: fleet.loads.iter().all(|&load| fleet.outside(load) == 0),
+        }
+    }
+
+    /// Moved weight as a multiple of the least possible; 1 where nothing had to move and nothing did.
+    pub fn ratio_to_lower_bound(&self) -> f64 {
+        match (self.moved_weight, self.lower_bound_weight) {
+            (0, 0) => 1.0,
+            (moved, 0) => moved as f64,
+            (moved, bound) => moved as f64 / bound as f64,
+        }
+    }
+
+    /// The mean load.
+    pub fn mean_weight(&self) -> f64 {
+        if self.workers == 0 { 0.0 } else { self.total_weight as f64 / self.workers as f64 }
+    }
+
+    /// The heaviest load as a multiple of the mean.
+    pub fn max_over_mean(&self) -> f64 {
+        over(self.max_weight, self.mean_weight())
+    }
+
+    /// The lightest load as a multiple of the mean.
+    pub fn min_over_mean(&self) -> f64 {
+        over(self.min_weight, self.mean_weight())
+    }
+}
+
+fn over(load: u64, mean: f64) -> f64 {
+    if mean > 0.0 { load as f64 / mean } else { 1.0 }
+}
