@@ -1,5 +1,7 @@
 //! `cargo xtask bench cluster`: the planner, at the sizes it is made for.
 
+#![allow(clippy::disallowed_macros, reason = "a benchmark prints its figures")]
+
 use phalanx_cluster::core::planner::{Item, Mode, Options, plan};
 use phalanx_testkit::measure::median;
 

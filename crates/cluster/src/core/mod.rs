@@ -1,6 +1,31 @@
-//! The deciding part: no clock, no IO.
+//! The deciding part: no clock, no IO, no async, no logging. Events in, effects out; time is an argument.
+//!
+//! [`Worker`] is one worker, made of small machines with a file each: `health` (the clock that runs only while the
+//! broker works), `fence`, `identity`, `roster` (who is heard), `election`, `topology` (what the leader makes of
+//! the roster), `trigger` (windows), `suspects` (before anybody is declared dead), `publication` and `controller`
+//! (the leader's maps), `holdings` (what a map makes one own) and `shutdown`.
 
+mod config;
+mod controller;
+mod election;
+mod fence;
+mod fleet_size;
+mod health;
+mod holdings;
+mod identity;
+mod io;
 pub mod planner;
+mod publication;
+mod roster;
+mod shutdown;
 mod state;
+mod suspects;
+mod topology;
+mod trigger;
+pub mod types;
+mod worker;
 
+pub use config::{BadConfig, Config};
+pub use io::{Condition, Effect, Event, Purpose, ReadError, Ticket, Warning, WriteError, Written};
 pub use state::{CalculatorState, WorkerState};
+pub use worker::Worker;

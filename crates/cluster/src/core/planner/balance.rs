@@ -59,7 +59,7 @@ fn improved(fleet: &Fleet, rounds: u32, step: impl Fn(&mut Fleet, u32)) -> Fleet
 
 fn spread(fleet: &mut Fleet, rounds: u32) {
     shed(fleet);
-    emergency::place_orphans(fleet);
+    emergency::place_orphans(fleet, |_| true);
     repair::repair(fleet, rounds);
 }
 

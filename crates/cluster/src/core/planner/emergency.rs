@@ -5,18 +5,19 @@ use std::collections::BinaryHeap;
 
 use super::fleet::Fleet;
 
-/// Gives every unowned partition to the worker with the least load. Nothing else moves.
-pub(super) fn place_orphans(fleet: &mut Fleet) {
+/// Gives every unowned partition, heaviest first, to the coldest worker that may receive; of equally cold ones to the
+/// one that holds the fewest, then to the lowest id. Nothing else moves. Where nobody may receive, everybody does.
+pub(super) fn place_orphans(fleet: &mut Fleet, may_receive: impl Fn(u32) -> bool) {
     let pool = fleet.unowned();
-    place(fleet, &pool);
-}
-
-/// Gives the partitions of `pool`, in that order, each to the coldest worker; of equally cold ones to the one that
-/// holds the fewest, then to the lowest id.
-pub(super) fn place(fleet: &mut Fleet, pool: &[u32]) {
+    let all = 0..fleet.workers.len() as u32;
+    let mut receivers: Vec<u32> =
+        all.clone().filter(|&worker| may_receive(fleet.workers[worker as usize])).collect();
+    if receivers.is_empty() {
+        receivers = all.collect();
+    }
     let mut coldest: BinaryHeap<Reverse<(u64, u32, u32)>> =
-        (0..fleet.workers.len() as u32).map(|worker| Reverse(key(fleet, worker))).collect();
-    for &part in pool {
+        receivers.into_iter().map(|worker| Reverse(key(fleet, worker))).collect();
+    for part in pool {
         let Some(Reverse((_, _, worker))) = coldest.pop() else { return };
         fleet.give(part, worker);
         coldest.push(Reverse(key(fleet, worker)));

@@ -95,6 +95,22 @@ pub struct Plan {
 ///
 /// A name that stands several times is one partition with its heaviest weight. Without workers nobody owns anything.
 pub fn plan(items: &[Item<'_>], workers: &[u32], options: &Options, mode: Mode) -> Plan {
+    plan_with_receivers(items, workers, workers, options, mode)
+}
+
+/// As [`plan`] in an emergency, giving orphans only to `receivers`: a worker that has not been heard for a moment keeps
+/// what it has, and is given nothing more.
+pub fn redistribute(items: &[Item<'_>], workers: &[u32], receivers: &[u32], options: &Options) -> Plan {
+    plan_with_receivers(items, workers, receivers, options, Mode::Emergency)
+}
+
+fn plan_with_receivers(
+    items: &[Item<'_>],
+    workers: &[u32],
+    receivers: &[u32],
+    options: &Options,
+    mode: Mode,
+) -> Plan {
     let mut workers = workers.to_vec();
     workers.sort_unstable();
     workers.dedup();
@@ -106,7 +122,7 @@ pub fn plan(items: &[Item<'_>], workers: &[u32], options: &Options, mode: Mode) 
     let mut fleet = Fleet::new(items, &hashes, &first, workers, options.threshold);
     let bound = fleet.lower_bound();
     match (mode, options.strategy) {
-        (Mode::Emergency, _) => emergency::place_orphans(&mut fleet),
+        (Mode::Emergency, _) => emergency::place_orphans(&mut fleet, |id| receivers.contains(&id)),
         (Mode::Planned, Strategy::Weighted) => balance::balance(&mut fleet, options),
         (Mode::Planned, Strategy::ConsistentHash) => ring::place_all(&mut fleet, options.vnodes),
         (Mode::Planned, Strategy::RoundRobin) => round_robin::place_all(&mut fleet, items),

@@ -1,0 +1,182 @@
+//! How a worker is set up.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::planner;
+
+/// The settings of one worker. The defaults are those of the design.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// How often a sign of life is sent. Fence, crash and health follow from it.
+    pub heartbeat_interval: Duration,
+    /// How long a lease lasts.
+    pub lease_term: Duration,
+    /// How often a lease is renewed.
+    pub lease_renewal: Duration,
+    /// A claim that has not changed for this long is nobody's.
+    pub claim_stale: Duration,
+    /// How long a cold start waits for workers.
+    pub cold_start_window: Duration,
+    /// How long a planned change waits for more of its kind.
+    pub scale_window: Duration,
+    /// How long the chambers of a worker that left wait for its next life, where the fleet size is known.
+    pub replacement_grace: Duration,
+    /// How many ids there are.
+    pub max_workers: u32,
+    /// How many workers there should be.
+    pub fleet_size: Option<u32>,
+    /// Whether this worker may lead.
+    pub controller_enabled: bool,
+    /// Whether a crash is acted on at once; otherwise it waits a planned window.
+    pub crash_immediate: bool,
+    /// How partitions are spread.
+    pub planner: planner::Options,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let s = Duration::from_secs;
+        Self {
+            heartbeat_interval: s(2),
+            lease_term: s(10),
+            lease_renewal: s(5),
+            claim_stale: s(30),
+            cold_start_window: s(30),
+            scale_window: s(10),
+            replacement_grace: s(45),
+            max_workers: 100,
+            fleet_size: None,
+            controller_enabled: true,
+            crash_immediate: true,
+            planner: planner::Options::default(),
+        }
+    }
+}
+
+/// Settings that do not fit together.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum BadConfig {
+    /// A time that may not be zero is.
+    #[error("{name} is 0; it must be longer")]
+    Zero {
+        /// The setting.
+        name: &'static str,
+    },
+    /// The lease would outlive its renewal too little.
+    #[error("the lease is renewed every {renewal:?} and lasts {term:?}: it must last at least twice as long")]
+    LeaseTooShort {
+        /// The renewal interval.
+        renewal: Duration,
+        /// The term.
+        term: Duration,
+    },
+    /// A leader could lose its lease while its chambers are still its own.
+    #[error(
+        "the lease lasts {term:?}, and a silent worker counts as crashed after {crash:?}: the lease must last longer"
+    )]
+    LeaseBeforeCrash {
+        /// The term.
+        term: Duration,
+        /// Three heartbeat intervals.
+        crash: Duration,
+    },
+    /// More workers are wanted than there are ids.
+    #[error("the fleet size is {fleet_size} and there are {max_workers} ids")]
+    FleetTooLarge {
+        /// The fleet size.
+        fleet_size: u32,
+        /// The number of ids.
+        max_workers: u32,
+    },
+    /// The threshold is not a part of the mean.
+    #[error("the threshold is {0}; it must lie between 0 and 1")]
+    Threshold(f64),
+}
+
+impl Config {
+    /// The echo of one's own heartbeat may be this old for the broker to count as healthy.
+    pub fn echo_limit(&self) -> Duration {
+        self.heartbeat_interval.mul_f64(1.5)
+    }
+
+    /// A worker stops itself this long after the sending of its last acknowledged heartbeat.
+    pub fn fence_after(&self) -> Duration {
+        self.heartbeat_interval.mul_f64(2.25)
+    }
+
+    /// A worker not heard for this long has crashed.
+    pub fn crash_after(&self) -> Duration {
+        self.heartbeat_interval * 3
+    }
+
+    /// How long a freed id is waited for.
+    pub fn standby_wait(&self) -> Duration {
+        self.heartbeat_interval.mul_f64(0.75)
+    }
+
+    /// Says what does not fit together, with the numbers.
+    pub fn validate(&self) -> Result<(), BadConfig> {
+        for (name, time) in [
+            ("the heartbeat interval", self.heartbeat_interval),
+            ("the lease term", self.lease_term),
+            ("the lease renewal", self.lease_renewal),
+            ("the time after which a claim is stale", self.claim_stale),
+        ] {
+            if time.is_zero() {
+                return Err(BadConfig::Zero { name });
+            }
+        }
+        if self.max_workers == 0 {
+            return Err(BadConfig::Zero { name: "the number of ids" });
+        }
+        if self.lease_term < self.lease_renewal * 2 {
+            return Err(BadConfig::LeaseTooShort { renewal: self.lease_renewal, term: self.lease_term });
+        }
+        if self.lease_term <= self.crash_after() {
+            return Err(BadConfig::LeaseBeforeCrash { term: self.lease_term, crash: self.crash_after() });
+        }
+        match self.fleet_size {
+            Some(0) => return Err(BadConfig::Zero { name: "the fleet size" }),
+            Some(fleet_size) if fleet_size > self.max_workers => {
+                return Err(BadConfig::FleetTooLarge { fleet_size, max_workers: self.max_workers });
+            }
+            _ => {}
+        }
+        if !(0.0..=1.0).contains(&self.planner.threshold) {
+            return Err(BadConfig::Threshold(self.planner.threshold));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_fit_together_and_give_the_times_of_the_design() {
+        let config = Config::default();
+        assert_eq!(config.validate(), Ok(()));
+        let ms = Duration::from_millis;
+        assert_eq!(
+            (config.standby_wait(), config.echo_limit(), config.fence_after(), config.crash_after()),
+            (ms(1500), ms(3000), ms(4500), ms(6000))
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_numbers() {
+        let slow = Config { heartbeat_interval: Duration::from_secs(4), ..Config::default() };
+        let error = slow.validate().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the lease lasts 10s, and a silent worker counts as crashed after 12s: the lease must last longer"
+        );
+        let many = Config { fleet_size: Some(101), ..Config::default() };
+        assert_eq!(many.validate().unwrap_err().to_string(), "the fleet size is 101 and there are 100 ids");
+        let hasty = Config { lease_renewal: Duration::from_secs(6), ..Config::default() };
+        assert!(matches!(hasty.validate(), Err(BadConfig::LeaseTooShort { .. })));
+    }
+}

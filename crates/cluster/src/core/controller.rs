@@ -1,0 +1,495 @@
+//! The leader's calculator: from what it sees of the fleet to the maps it publishes.
+//!
+//! A new leader reads the map, inherits what the last leader was doing, swaps the map unchanged but for its own epoch,
+//! and only then calculates: a late write of an old leader fails from then on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use phalanx_fsm::Fsm;
+
+use super::config::Config;
+use super::health::HealthyClock;
+use super::io::{Condition, Effect, Purpose, ReadError, Ticket, Tickets, WriteError, Written};
+use super::planner::Mode;
+use super::publication::{Draft, Imprint, same_partitions};
+use super::roster::Roster;
+use super::suspects::{Finding, Suspects};
+use super::topology::{Topology, View};
+use super::trigger::{Decision, Situation, Window, decide};
+use super::types::{
+    AssignmentMap, ClusterState, Entry, Epoch, Key, Lifecycle, Partitions, Revision, Time, Value, Version,
+    WindowKind, WorkerId,
+};
+use super::{CalculatorState, WorkerState, fleet_size};
+
+/// A map for fewer workers is never a restart.
+const RESTART_LEAST_WORKERS: usize = 10;
+/// With this many of them there it is no restart either.
+const RESTART_MOST_PRESENT: usize = 5;
+
+/// What the controller may look at.
+pub(super) struct Surroundings<'a> {
+    pub(super) now: Time,
+    pub(super) config: &'a Config,
+    pub(super) roster: &'a Roster,
+    pub(super) clock: &'a HealthyClock,
+    pub(super) partitions: Option<&'a Partitions>,
+    pub(super) commanded_size: Option<u32>,
+    /// What the last leader said it was doing, and when that arrived here.
+    pub(super) last_state: Option<&'a (ClusterState, Time)>,
+    /// How long this process has watched, on the healthy clock.
+    pub(super) watched: Time,
+}
+
+/// How far a new leader has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    ReadingMap(Ticket),
+    Touching(Ticket),
+    Running,
+    Publishing(Ticket),
+}
+
+#[derive(Debug)]
+pub(super) struct Controller {
+    epoch: Epoch,
+    phase: Phase,
+    calculator: Fsm<CalculatorState>,
+    map: Option<(Arc<AssignmentMap>, Revision)>,
+    /// The map that is being written.
+    proposed: Option<Arc<AssignmentMap>>,
+    window: Option<Window>,
+    inherited: BTreeMap<WorkerId, Time>,
+    suspects: Suspects,
+    /// Set at take-over, and until the fleet is whole or a map is published.
+    restarting: bool,
+    /// Versions whose balance was looked at, with the answer.
+    imbalance: Option<(Version, bool)>,
+    said: Option<(ClusterState, Time)>,
+}
+
+impl Controller {
+    /// A leader that has just won: it begins by reading the map.
+    pub(super) fn new(
+        epoch: Epoch,
+        around: &Surroundings<'_>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) -> Self {
+        let ticket = tickets.next(Purpose::LeaderReadMap);
+        out.push(Effect::Read { ticket, key: Key::Map });
+        let mut controller = Self {
+            epoch,
+            phase: Phase::ReadingMap(ticket),
+            calculator: Fsm::new(around.now),
+            map: None,
+            proposed: None,
+            window: None,
+            inherited: BTreeMap::new(),
+            suspects: Suspects::default(),
+            restarting: false,
+            imbalance: None,
+            said: None,
+        };
+        controller.inherit(around);
+        controller
+    }
+
+    /// Takes over the window and the graces of the last leader, counted from when its word arrived here.
+    fn inherit(&mut self, around: &Surroundings<'_>) {
+        let Some((state, arrived)) = around.last_state else { return };
+        self.window = state.window.map(|(kind, left)| Window { kind, ends: *arrived + left });
+        self.inherited = state.graces.iter().map(|(&id, &left)| (id, *arrived + left)).collect();
+    }
+
+    pub(super) fn map_version(&self) -> Option<Version> {
+        self.map.as_ref().map(|(map, _)| map.version)
+    }
+
+    /// The state everybody should show.
+    pub(super) fn state(&self) -> WorkerState {
+        match self.calculator.state() {
+            CalculatorState::Idle => WorkerState::Stable,
+            CalculatorState::Scaling => WorkerState::Scaling,
+            CalculatorState::Rebalancing => WorkerState::Rebalancing,
+            CalculatorState::Emergency => WorkerState::Emergency,
+        }
+    }
+
+    /// An answer to a read of the map or about a suspect. Gives a heartbeat to note, if one was read.
+    pub(super) fn fetched(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Option<Entry>, ReadError>,
+        around: &Surroundings<'_>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) -> Option<(WorkerId, Entry)> {
+        if matches!(ticket.purpose, Purpose::SuspectClaim | Purpose::SuspectHeartbeat) {
+            return match self.suspects.fetched(ticket, &result, tickets, out) {
+                Finding::Heartbeat(id, entry) => Some((id, entry)),
+                Finding::Dead | Finding::Open => None,
+            };
+        }
+        if self.phase != Phase::ReadingMap(ticket) {
+            return None;
+        }
+        match result {
+            Err(ReadError) => self.read_map(tickets, out),
+            Ok(entry) => {
+                self.map = entry.and_then(|entry| map_of(&entry).map(|map| (map, entry.revision)));
+                // What we proposed may be there already: its answer was lost.
+                let landed = self
+                    .proposed
+                    .take()
+                    .is_some_and(|proposed| self.map.as_ref().is_some_and(|(map, _)| *map == proposed));
+                self.touch(landed, around, tickets, out);
+            }
+        }
+        None
+    }
+
+    fn read_map(&mut self, tickets: &mut Tickets, out: &mut Vec<Effect>) {
+        let ticket = tickets.next(Purpose::LeaderReadMap);
+        out.push(Effect::Read { ticket, key: Key::Map });
+        self.phase = Phase::ReadingMap(ticket);
+    }
+
+    /// Swaps the map unchanged but for the epoch, unless it carries ours already.
+    fn touch(
+        &mut self,
+        landed: bool,
+        around: &Surroundings<'_>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some((map, revision)) = self.map.clone() else {
+            self.begin(around);
+            return;
+        };
+        if map.epoch == self.epoch {
+            if landed {
+                self.published(around);
+            }
+            self.begin(around);
+            return;
+        }
+        if map.epoch > self.epoch {
+            self.epoch = Epoch(map.epoch.0 + 1);
+        }
+        let ticket = tickets.next(Purpose::TouchMap);
+        let touched = Arc::new(AssignmentMap { epoch: self.epoch, ..(*map).clone() });
+        let value = Value::Map(touched.clone());
+        out.push(Effect::Write { ticket, key: Key::Map, value, condition: Condition::Revision(revision) });
+        self.proposed = Some(touched);
+        self.phase = Phase::Touching(ticket);
+    }
+
+    fn begin(&mut self, around: &Surroundings<'_>) {
+        if self.said.is_none() {
+            let present = |map: &AssignmentMap| {
+                let limit = around.config.crash_after();
+                map.workers.iter().filter(|id| around.roster.is_live(**id, limit, around.clock)).count()
+            };
+            self.restarting = self.map.as_ref().is_some_and(|(map, _)| {
+                map.workers.len() >= RESTART_LEAST_WORKERS && present(map) < RESTART_MOST_PRESENT
+            });
+        }
+        self.phase = Phase::Running;
+    }
+
+    /// An answer to a write of the map.
+    pub(super) fn written(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Written, WriteError>,
+        around: &Surroundings<'_>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) {
+        if !matches!(self.phase, Phase::Touching(asked) | Phase::Publishing(asked) if asked == ticket) {
+            return;
+        }
+        let publishing = matches!(self.phase, Phase::Publishing(_));
+        match result {
+            Ok(written) => {
+                self.map = self.proposed.take().map(|map| (map, written.revision));
+                if publishing {
+                    self.published(around);
+                }
+                self.begin(around);
+            }
+            // A conflict means: read again and recompute. An unanswered write may be there: reading tells.
+            Err(error) => {
+                if error != WriteError::Unknown {
+                    self.proposed = None;
+                }
+                self.read_map(tickets, out);
+            }
+        }
+    }
+
+    fn published(&mut self, around: &Surroundings<'_>) {
+        self.restarting = false;
+        self.window = None;
+        self.go(around.now, CalculatorState::Idle, "published");
+    }
+
+    /// Looks at the fleet and does what is due.
+    pub(super) fn evaluate(
+        &mut self,
+        around: &Surroundings<'_>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.phase == Phase::Running {
+            self.decide(around, tickets, out);
+        }
+        if !matches!(self.phase, Phase::ReadingMap(_) | Phase::Touching(_)) {
+            self.say(around, tickets, out);
+        }
+    }
+
+    fn topology(&self, around: &Surroundings<'_>) -> (Topology, Option<u32>) {
+        let map = self.map.as_ref().map(|(map, _)| map.as_ref());
+        let size =
+            fleet_size::in_force(around.commanded_size, around.config, around.roster, around.clock, map);
+        let topology = Topology::of(&View {
+            now: around.now,
+            config: around.config,
+            roster: around.roster,
+            clock: around.clock,
+            map,
+            fleet_size: size,
+            inherited: &self.inherited,
+            watched_long: !self.restarting && around.watched >= around.config.cold_start_window,
+        });
+        (topology, size)
+    }
+
+    fn decide(&mut self, around: &Surroundings<'_>, tickets: &mut Tickets, out: &mut Vec<Effect>) {
+        let (topology, size) = self.topology(around);
+        self.suspects.retain(|id| topology.crashed.contains(&id));
+        if around.config.crash_immediate && !topology.crashed.is_empty() {
+            for &id in &topology.crashed {
+                let life = around.roster.get(id).map(|seen| seen.incarnation).unwrap_or_default();
+                self.suspects.suspect(id, life, tickets, out);
+            }
+            let standby = around.roster.has_standby(around.config.echo_limit(), around.clock);
+            if size.is_some() && standby && self.suspects.has_confirmed() {
+                self.suspects.free_for_standby(around.now + around.config.standby_wait(), tickets, out);
+            }
+            let condemned: BTreeSet<WorkerId> = topology
+                .crashed
+                .iter()
+                .copied()
+                .filter(|&id| self.suspects.is_condemned(id, around.now))
+                .collect();
+            if !condemned.is_empty() {
+                self.emergency(&topology, &condemned, size, around, tickets, out);
+            }
+            // A planned calculation would have to know what becomes of the silent.
+            return;
+        }
+        self.planned(&topology, size, around, tickets, out);
+    }
+
+    fn planned(
+        &mut self,
+        topology: &Topology,
+        size: Option<u32>,
+        around: &Surroundings<'_>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(partitions) = around.partitions else { return };
+        let map = self.map.as_ref().map(|(map, _)| map.clone());
+        let target = topology.target();
+        let present = target.len() - topology.missing.len() - topology.graces.len();
+        let situation = Situation {
+            no_map: map.is_none(),
+            restarting: self.restarting,
+            changed: map.as_ref().is_some_and(|map| {
+                map.workers != target || !same_partitions(map, partitions) || self.is_imbalanced(map, around)
+            }),
+            missing: !topology.missing.is_empty(),
+            complete: size.is_some_and(|size| present >= size as usize),
+            growing: map
+                .as_ref()
+                .is_some_and(|map| size.is_some_and(|size| size as usize > map.workers.len())),
+            shrinking: map.as_ref().is_some_and(|map| {
+                map.fleet_size.is_some() && map.workers.iter().any(|id| size.is_some_and(|size| id.0 >= size))
+            }),
+        };
+        match decide(around.now, self.window, situation, around.config) {
+            Decision::Rest => {
+                self.restarting = self.restarting && situation.missing;
+                self.window = None;
+                if self.calculator.state() == CalculatorState::Scaling {
+                    self.go(around.now, CalculatorState::Idle, "the change undid itself");
+                }
+            }
+            Decision::Wait(window) => {
+                self.window = Some(window);
+                if self.calculator.state() == CalculatorState::Idle {
+                    self.go(around.now, CalculatorState::Scaling, "a window is open");
+                }
+            }
+            Decision::Calculate => {
+                if self.calculator.state() == CalculatorState::Idle {
+                    self.go(around.now, CalculatorState::Scaling, "no window needed");
+                }
+                if self.calculator.state() == CalculatorState::Scaling {
+                    self.go(around.now, CalculatorState::Rebalancing, "the window ended");
+                }
+                // Whoever has not come by the end of the window is planned without.
+                let workers: BTreeSet<WorkerId> = target.difference(&topology.missing).copied().collect();
+                self.publish(&workers, &workers, Mode::Planned, size, around, tickets, out);
+            }
+        }
+    }
+
+    /// One calculation for the orphans and for whoever is joining. Nobody else's chambers move.
+    fn emergency(
+        &mut self,
+        topology: &Topology,
+        condemned: &BTreeSet<WorkerId>,
+        size: Option<u32>,
+        around: &Surroundings<'_>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) {
+        // Other silent ones keep theirs until they are confirmed too.
+        let silent: BTreeSet<WorkerId> = topology.crashed.difference(condemned).copied().collect();
+        let workers: BTreeSet<WorkerId> =
+            topology.target().union(&silent).chain(&topology.leaving).copied().collect();
+        let limit = around.config.echo_limit();
+        let receivers: BTreeSet<WorkerId> =
+            workers.iter().copied().filter(|id| around.roster.is_live(*id, limit, around.clock)).collect();
+        if receivers.is_empty() {
+            return;
+        }
+        self.window = None;
+        self.go(around.now, CalculatorState::Emergency, "a worker crashed");
+        self.publish(&workers, &receivers, Mode::Emergency, size, around, tickets, out);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the two ways to a map share it")]
+    fn publish(
+        &mut self,
+        workers: &BTreeSet<WorkerId>,
+        receivers: &BTreeSet<WorkerId>,
+        mode: Mode,
+        size: Option<u32>,
+        around: &Surroundings<'_>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(partitions) = around.partitions.filter(|_| !workers.is_empty()) else { return };
+        let current = self.map.as_ref().map(|(map, _)| map.as_ref());
+        let lifecycle = match current {
+            Some(map) if !self.restarting => map.lifecycle.next(),
+            _ => Lifecycle::ColdStart.next(),
+        };
+        let draft = Draft { current, partitions, workers, receivers, mode, options: &around.config.planner };
+        let imprint =
+            Imprint { version: self.next_version(around), epoch: self.epoch, lifecycle, fleet_size: size };
+        let map = Arc::new(draft.make(imprint));
+        let condition =
+            self.map.as_ref().map_or(Condition::Absent, |(_, revision)| Condition::Revision(*revision));
+        let ticket = tickets.next(Purpose::PublishMap);
+        out.push(Effect::Write { ticket, key: Key::Map, value: Value::Map(map.clone()), condition });
+        self.proposed = Some(map);
+        self.phase = Phase::Publishing(ticket);
+    }
+
+    /// Above the map's and above everything that anybody has seen or applied: a map that was lost must not come back
+    /// with a version that somebody already knows.
+    fn next_version(&self, around: &Surroundings<'_>) -> Version {
+        let seen = around.roster.iter().flat_map(|(_, seen)| [seen.map_version, seen.applied_version]);
+        let highest = seen.chain(self.map_version()).max().unwrap_or_default();
+        Version(highest.0 + 1)
+    }
+
+    /// Whether the map is outside the threshold and could be nearer. Looked at once per version.
+    fn is_imbalanced(&self, map: &AssignmentMap, around: &Surroundings<'_>) -> bool {
+        if let Some((_, imbalanced)) = self.imbalance.filter(|(version, _)| *version == map.version) {
+            return imbalanced;
+        }
+        let Some(partitions) = around.partitions else { return false };
+        let draft = Draft {
+            current: Some(map),
+            partitions,
+            workers: &map.workers,
+            receivers: &map.workers,
+            mode: Mode::Planned,
+            options: &around.config.planner,
+        };
+        draft.would_move()
+    }
+
+    /// Tells everybody what the leader is doing, when that has changed.
+    fn say(&mut self, around: &Surroundings<'_>, tickets: &mut Tickets, out: &mut Vec<Effect>) {
+        if let Some((map, _)) = &self.map {
+            let imbalanced = self.is_imbalanced(map, around);
+            self.imbalance = Some((map.version, imbalanced));
+        }
+        let (topology, _) = self.topology(around);
+        let left = |until: Time| until.saturating_sub(around.now);
+        let state = ClusterState {
+            state: self.state(),
+            epoch: self.epoch,
+            window: self.window.map(|window| (window.kind, left(window.ends))),
+            graces: topology.graces.iter().map(|(&id, &until)| (id, left(until))).collect(),
+        };
+        // What is left of a window grows old, and whoever joins meanwhile cannot know how old: say it again.
+        let interval = around.config.heartbeat_interval;
+        let timed = state.window.is_some() || !state.graces.is_empty();
+        let news = self.said.as_ref().is_none_or(|(said, at)| {
+            timed && around.now.saturating_sub(*at) >= interval
+                || said.state != state.state
+                || said.window.map(|(kind, _)| kind) != state.window.map(|(kind, _)| kind)
+                || !said.graces.keys().eq(state.graces.keys())
+        });
+        if news {
+            let ticket = tickets.next(Purpose::WriteState);
+            let value = Value::ClusterState(state.clone());
+            out.push(Effect::Write { ticket, key: Key::ClusterState, value, condition: Condition::None });
+            self.said = Some((state, around.now));
+        }
+    }
+
+    /// When something is due, besides what the healthy clock decides.
+    pub(super) fn next_deadline(&self, around: &Surroundings<'_>) -> Option<Time> {
+        let (topology, _) = self.topology(around);
+        let window = self.window.map(|window| window.ends);
+        window.into_iter().chain(self.suspects.next_deadline()).chain(topology.graces.into_values()).min()
+    }
+
+    fn go(&mut self, now: Time, to: CalculatorState, cause: &'static str) {
+        if self.calculator.state() != to {
+            let legal = self.calculator.go(now, to, cause);
+            debug_assert!(legal.is_ok(), "{legal:?}");
+        }
+    }
+}
+
+fn map_of(entry: &Entry) -> Option<Arc<AssignmentMap>> {
+    match &entry.value {
+        Value::Map(map) => Some(map.clone()),
+        _ => None,
+    }
+}
+
+/// The kind of a window, as it is counted and shown.
+impl WindowKind {
+    /// The name by which it is counted.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ColdStart => "cold_start",
+            Self::Restart => "restart",
+            Self::PlannedScale => "planned_scale",
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The healthy clock: it runs only while the broker demonstrably carries our own signs of life.
+//!
+//! "Not heard for 6 s" means nothing while nobody can be heard. So every silence is counted on this clock, which stands
+//! still when our own heartbeat does not come back through the watch, and every count starts anew when it does again.
+
+use super::types::Time;
+
+/// A moment on the healthy clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mark(Time);
+
+#[derive(Clone, Debug)]
+pub(super) struct HealthyClock {
+    echo_limit: Time,
+    /// When the newest echo was sent; the clock runs until that is too old.
+    echo: Option<Time>,
+    /// How far the clock has run, and when that was counted.
+    run: Time,
+    counted: Time,
+    /// Where the clock stood when health last returned.
+    epoch_start: Time,
+}
+
+impl HealthyClock {
+    pub(super) fn new(now: Time, echo_limit: Time) -> Self {
+        Self { echo_limit, echo: None, run: Time::ZERO, counted: now, epoch_start: Time::ZERO }
+    }
+
+    /// A heartbeat of our own, sent at `sent`, has come back.
+    pub(super) fn echoed(&mut self, now: Time, sent: Time) {
+        let was_healthy = self.is_healthy(now);
+        self.advance(now);
+        self.echo = self.echo.max(Some(sent));
+        if !was_healthy && self.is_healthy(now) {
+            self.epoch_start = self.run;
+        }
+    }
+
+    pub(super) fn is_healthy(&self, now: Time) -> bool {
+        self.echo.is_some_and(|sent| now.saturating_sub(sent) <= self.echo_limit)
+    }
+
+    pub(super) fn advance(&mut self, now: Time) {
+        let until = self.echo.map_or(Time::ZERO, |sent| sent + self.echo_limit).min(now);
+        self.run += until.saturating_sub(self.counted);
+        self.counted = self.counted.max(now);
+    }
+
+    /// This moment. The clock must have been advanced to it.
+    pub(super) fn mark(&self) -> Mark {
+        Mark(self.run)
+    }
+
+    /// How much healthy time has passed since `mark`, or since health last returned, whichever is less.
+    pub(super) fn since(&self, mark: Mark) -> Time {
+        self.run.saturating_sub(mark.0.max(self.epoch_start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: u64) -> Time {
+        Time::from_secs(seconds)
+    }
+
+    fn clock_with_echo_at(second: u64) -> HealthyClock {
+        let mut clock = HealthyClock::new(s(0), s(3));
+        clock.echoed(s(second), s(second));
+        clock
+    }
+
+    #[test]
+    fn without_an_echo_no_time_passes() {
+        let mut clock = HealthyClock::new(s(0), s(3));
+        let start = clock.mark();
+        clock.advance(s(100));
+        assert_eq!(clock.since(start), s(0));
+    }
+
+    #[test]
+    fn it_runs_for_three_seconds_after_the_sending_of_the_last_echo() {
+        let mut clock = clock_with_echo_at(10);
+        let start = clock.mark();
+        clock.advance(s(12));
+        assert_eq!(clock.since(start), s(2));
+        clock.advance(s(60));
+        assert_eq!(clock.since(start), s(3));
+    }
+
+    #[test]
+    fn every_count_starts_anew_when_health_returns() {
+        let mut clock = clock_with_echo_at(10);
+        let before = clock.mark();
+        clock.advance(s(13));
+        clock.echoed(s(60), s(60));
+        clock.advance(s(62));
+        assert_eq!(clock.since(before), s(2));
+    }
+
+    #[test]
+    fn an_old_echo_that_arrives_late_is_no_health() {
+        let mut clock = HealthyClock::new(s(0), s(3));
+        clock.echoed(s(10), s(5));
+        assert!(!clock.is_healthy(s(10)));
+    }
+}

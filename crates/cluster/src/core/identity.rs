@@ -1,0 +1,344 @@
+//! The stable id: finding one, keeping it, giving it back.
+//!
+//! Ids are claimed by atomic create or compare-and-swap, never by a plain put. Whoever finds another holder in its own
+//! claim has lost its identity. The decision which id to try is a function of what the watch has shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::health::{HealthyClock, Mark};
+use super::io::{Condition, Effect, Purpose, Ticket, Tickets, WriteError, Written};
+use super::types::{Claim, Entry, Holder, Incarnation, Key, Pod, Revision, Time, Value, WorkerId};
+
+/// A claim as the watch showed it.
+#[derive(Clone, Debug)]
+struct SeenClaim {
+    pod: Pod,
+    revision: Revision,
+    /// When it last changed, on the healthy clock.
+    changed: Mark,
+}
+
+/// What a search for an id may use.
+pub(super) struct Search<'a> {
+    /// Ids named in the map: their chambers wait for them.
+    pub(super) in_map: &'a BTreeSet<WorkerId>,
+    /// Ids from 0 to this, exclusive.
+    pub(super) limit: u32,
+    /// A claim unchanged for this long is nobody's.
+    pub(super) stale: Time,
+    /// The healthy clock.
+    pub(super) clock: &'a HealthyClock,
+}
+
+/// Where the process stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    /// No id.
+    None,
+    /// A claim is on its way.
+    Claiming { id: WorkerId, ticket: Ticket },
+    /// A claim had no answer; the key is being read.
+    Settling { id: WorkerId, ticket: Ticket },
+    /// An id is held.
+    Held(Held),
+}
+
+/// The id a process holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Held {
+    holder: Holder,
+    revision: Revision,
+    renewals: u64,
+    /// A renewal or the reading after it, on its way.
+    pending: Option<Ticket>,
+}
+
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Nothing that matters to others.
+    Nothing,
+    /// An id is ours.
+    Claimed(Holder),
+    /// The id was taken by somebody else; look for another.
+    LookOn,
+    /// The claim was renewed.
+    Renewed,
+    /// Somebody else holds our id, or nobody does any more.
+    Lost(WorkerId),
+}
+
+#[derive(Debug)]
+pub(super) struct Identity {
+    pod: Pod,
+    claims: BTreeMap<WorkerId, SeenClaim>,
+    /// The newest life seen of each id.
+    lives: BTreeMap<WorkerId, Incarnation>,
+    /// Ids whose create was refused before the watch showed why.
+    refused: BTreeSet<WorkerId>,
+    stage: Stage,
+}
+
+impl Identity {
+    pub(super) fn new(pod: Pod) -> Self {
+        Self {
+            pod,
+            claims: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            stage: Stage::None,
+        }
+    }
+
+    pub(super) fn holder(&self) -> Option<Holder> {
+        match &self.stage {
+            Stage::Held(held) => Some(held.holder),
+            _ => None,
+        }
+    }
+
+    /// Whether a request about the id is on its way.
+    pub(super) fn is_busy(&self) -> bool {
+        match &self.stage {
+            Stage::None => false,
+            Stage::Claiming { .. } | Stage::Settling { .. } => true,
+            Stage::Held(held) => held.pending.is_some(),
+        }
+    }
+
+    /// The watch shows a claim, or that it is gone.
+    pub(super) fn watched(
+        &mut self,
+        id: WorkerId,
+        entry: Option<&Entry>,
+        clock: &HealthyClock,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) -> Outcome {
+        self.refused.remove(&id);
+        let Some((entry, claim)) = entry.and_then(|entry| claim_of(entry).map(|claim| (entry, claim))) else {
+            self.claims.remove(&id);
+            return Outcome::Nothing;
+        };
+        // Our own claim may be shown before it is answered: that is the life we are about to begin, not an earlier one.
+        let begins = matches!(self.stage, Stage::Claiming { id: wanted, .. } | Stage::Settling { id: wanted, .. } if wanted == id)
+            && claim.pod == self.pod;
+        if !begins {
+            let life = self.lives.entry(id).or_default();
+            *life = (*life).max(Incarnation(entry.stored_at));
+        }
+        let changed = clock.mark();
+        self.claims.insert(id, SeenClaim { pod: claim.pod.clone(), revision: entry.revision, changed });
+        match &self.stage {
+            Stage::Held(held)
+                if held.holder.id == id && claim.pod != self.pod && entry.revision > held.revision =>
+            {
+                self.lose(id)
+            }
+            // A late write of ours landed on an id that we do not hold.
+            Stage::Held(held) if held.holder.id != id && claim.pod == self.pod => {
+                let ticket = tickets.next(Purpose::Tidy);
+                out.push(Effect::Delete { ticket, key: Key::Claim(id), revision: entry.revision });
+                Outcome::Nothing
+            }
+            _ => Outcome::Nothing,
+        }
+    }
+
+    /// Tries the best id there is. Gives false where there is none to try.
+    pub(super) fn search(
+        &mut self,
+        search: &Search<'_>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let Some((id, condition)) = self.candidate(search) else { return false };
+        let ticket = tickets.next(Purpose::Claim);
+        let value = Value::Claim(Claim { pod: self.pod.clone(), renewals: 0 });
+        out.push(Effect::Write { ticket, key: Key::Claim(id), value, condition });
+        self.stage = Stage::Claiming { id, ticket };
+        true
+    }
+
+    /// Which id to try, and how: one that our own pod held before; a free one that the map names; any free one; one
+    /// whose holder has been silent for long.
+    fn candidate(&self, search: &Search<'_>) -> Option<(WorkerId, Condition)> {
+        let ids = || (0..search.limit).map(WorkerId).filter(|id| !self.refused.contains(id));
+        let own = ids().find_map(|id| {
+            let claim = self.claims.get(&id).filter(|claim| claim.pod.uid == self.pod.uid)?;
+            Some((id, Condition::Revision(claim.revision)))
+        });
+        let free = |id: &WorkerId| !self.claims.contains_key(id);
+        let in_map = || ids().filter(|id| search.in_map.contains(id)).find(free);
+        let any = || ids().find(free);
+        let stale = || {
+            ids().find_map(|id| {
+                let claim = self.claims.get(&id)?;
+                let silent = search.clock.since(claim.changed) >= search.stale;
+                silent.then_some((id, Condition::Revision(claim.revision)))
+            })
+        };
+        own.or_else(|| in_map().or_else(any).map(|id| (id, Condition::Absent))).or_else(stale)
+    }
+
+    /// Renews the claim, unless that is already on its way.
+    pub(super) fn renew(&mut self, tickets: &mut Tickets, out: &mut Vec<Effect>) {
+        let Stage::Held(held) = &mut self.stage else { return };
+        if held.pending.is_some() {
+            return;
+        }
+        let ticket = tickets.next(Purpose::Renew);
+        held.pending = Some(ticket);
+        held.renewals += 1;
+        let value = Value::Claim(Claim { pod: self.pod.clone(), renewals: held.renewals });
+        let condition = Condition::Revision(held.revision);
+        out.push(Effect::Write { ticket, key: Key::Claim(held.holder.id), value, condition });
+    }
+
+    /// Gives the id back: removes exactly the revision we wrote. Must not be called while a renewal is on its way.
+    pub(super) fn release(&mut self, tickets: &mut Tickets, out: &mut Vec<Effect>) -> Option<Ticket> {
+        let Stage::Held(held) = &self.stage else { return None };
+        let ticket = tickets.next(Purpose::Release);
+        out.push(Effect::Delete { ticket, key: Key::Claim(held.holder.id), revision: held.revision });
+        Some(ticket)
+    }
+
+    /// A claim or a renewal was answered.
+    pub(super) fn written(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Written, WriteError>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) -> Outcome {
+        match &self.stage {
+            &Stage::Claiming { id, ticket: expected } if expected == ticket => match result {
+                Ok(written) => self.hold(id, written),
+                Err(WriteError::Conflict | WriteError::Failed) => {
+                    if result == Err(WriteError::Conflict) {
+                        self.refused.insert(id);
+                    }
+                    self.stage = Stage::None;
+                    Outcome::LookOn
+                }
+                Err(WriteError::Unknown) => {
+                    let ticket = tickets.next(Purpose::ReadClaim);
+                    out.push(Effect::Read { ticket, key: Key::Claim(id) });
+                    self.stage = Stage::Settling { id, ticket };
+                    Outcome::Nothing
+                }
+            },
+            Stage::Held(held) if held.pending == Some(ticket) => match result {
+                Ok(written) => self.renewed(written),
+                // Expired, taken, or an earlier renewal landed late: only the key itself knows.
+                Err(_) => {
+                    let ticket = tickets.next(Purpose::ReadClaim);
+                    out.push(Effect::Read { ticket, key: Key::Claim(held.holder.id) });
+                    self.expect(ticket);
+                    Outcome::Nothing
+                }
+            },
+            _ => Outcome::Nothing,
+        }
+    }
+
+    /// The key was read after an answer that did not come or was a refusal.
+    pub(super) fn fetched(
+        &mut self,
+        ticket: Ticket,
+        entry: Result<Option<Entry>, super::io::ReadError>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) -> Outcome {
+        match &self.stage {
+            &Stage::Settling { id, ticket: expected } if expected == ticket => match entry {
+                Ok(Some(entry)) if self.is_mine(&entry) => {
+                    self.hold(id, Written { revision: entry.revision, stored_at: entry.stored_at })
+                }
+                Ok(_) => {
+                    // Not there now; if it lands later, the watch shows it and it is tidied away or taken as our own.
+                    self.stage = Stage::None;
+                    Outcome::LookOn
+                }
+                Err(_) => {
+                    let ticket = tickets.next(Purpose::ReadClaim);
+                    out.push(Effect::Read { ticket, key: Key::Claim(id) });
+                    self.stage = Stage::Settling { id, ticket };
+                    Outcome::Nothing
+                }
+            },
+            Stage::Held(held) if held.pending == Some(ticket) => match entry {
+                Ok(Some(entry)) if self.is_mine(&entry) => {
+                    let written = Written { revision: entry.revision, stored_at: entry.stored_at };
+                    self.renewed(written)
+                }
+                Ok(Some(_)) => {
+                    let id = held.holder.id;
+                    self.lose(id)
+                }
+                Ok(None) => {
+                    // It has expired: claim it again, which makes a new life.
+                    let id = held.holder.id;
+                    let ticket = tickets.next(Purpose::Claim);
+                    let value = Value::Claim(Claim { pod: self.pod.clone(), renewals: 0 });
+                    out.push(Effect::Write {
+                        ticket,
+                        key: Key::Claim(id),
+                        value,
+                        condition: Condition::Absent,
+                    });
+                    self.stage = Stage::Claiming { id, ticket };
+                    Outcome::Lost(id)
+                }
+                Err(_) => {
+                    let ticket = tickets.next(Purpose::ReadClaim);
+                    out.push(Effect::Read { ticket, key: Key::Claim(held.holder.id) });
+                    self.expect(ticket);
+                    Outcome::Nothing
+                }
+            },
+            _ => Outcome::Nothing,
+        }
+    }
+
+    fn hold(&mut self, id: WorkerId, written: Written) -> Outcome {
+        // Above any life seen of this id, also where the broker's clock has stepped back.
+        let seen = self.lives.get(&id).copied().unwrap_or_default();
+        let incarnation = Incarnation(written.stored_at).max(Incarnation(seen.0 + 1));
+        let holder = Holder { id, incarnation };
+        self.lives.insert(id, incarnation);
+        self.refused.clear();
+        self.stage = Stage::Held(Held { holder, revision: written.revision, renewals: 0, pending: None });
+        Outcome::Claimed(holder)
+    }
+
+    fn renewed(&mut self, written: Written) -> Outcome {
+        if let Stage::Held(held) = &mut self.stage {
+            held.revision = written.revision;
+            held.pending = None;
+        }
+        Outcome::Renewed
+    }
+
+    fn lose(&mut self, id: WorkerId) -> Outcome {
+        self.stage = Stage::None;
+        Outcome::Lost(id)
+    }
+
+    fn expect(&mut self, ticket: Ticket) {
+        if let Stage::Held(held) = &mut self.stage {
+            held.pending = Some(ticket);
+        }
+    }
+
+    fn is_mine(&self, entry: &Entry) -> bool {
+        claim_of(entry).is_some_and(|claim| claim.pod == self.pod)
+    }
+}
+
+fn claim_of(entry: &Entry) -> Option<&Claim> {
+    match &entry.value {
+        Value::Claim(claim) => Some(claim),
+        _ => None,
+    }
+}

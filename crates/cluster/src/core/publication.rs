@@ -1,0 +1,81 @@
+//! Making the next map from the current one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::planner::{self, Item, Mode, Plan};
+use super::types::{Assignment, AssignmentMap, Epoch, Lifecycle, Partitions, Version, WorkerId};
+
+/// What a map is made from.
+pub(super) struct Draft<'a> {
+    pub(super) current: Option<&'a AssignmentMap>,
+    pub(super) partitions: &'a Partitions,
+    pub(super) workers: &'a BTreeSet<WorkerId>,
+    /// In an emergency: who may be given orphans.
+    pub(super) receivers: &'a BTreeSet<WorkerId>,
+    pub(super) mode: Mode,
+    pub(super) options: &'a planner::Options,
+}
+
+/// What a map says besides who owns what.
+pub(super) struct Imprint {
+    pub(super) version: Version,
+    pub(super) epoch: Epoch,
+    pub(super) lifecycle: Lifecycle,
+    pub(super) fleet_size: Option<u32>,
+}
+
+impl Draft<'_> {
+    fn plan(&self) -> Plan {
+        let ids = |workers: &BTreeSet<WorkerId>| workers.iter().map(|id| id.0).collect::<Vec<_>>();
+        let items: Vec<Item<'_>> = self
+            .partitions
+            .iter()
+            .map(|(name, weight)| {
+                let previous =
+                    self.current.and_then(|map| map.assignments.get(name)).map(|known| known.owner.0);
+                Item { name, weight: *weight, previous }
+            })
+            .collect();
+        match self.mode {
+            Mode::Planned => planner::plan(&items, &ids(self.workers), self.options, Mode::Planned),
+            Mode::Emergency => {
+                planner::redistribute(&items, &ids(self.workers), &ids(self.receivers), self.options)
+            }
+        }
+    }
+
+    /// The next map.
+    pub(super) fn make(&self, imprint: Imprint) -> AssignmentMap {
+        let plan = self.plan();
+        let owners = plan.owners.iter().map(|&owner| WorkerId(owner));
+        let assignments: BTreeMap<_, _> = self
+            .partitions
+            .iter()
+            .zip(owners)
+            .map(|((name, weight), owner)| (name.clone(), Assignment { owner, weight: *weight }))
+            .collect();
+        AssignmentMap {
+            version: imprint.version,
+            epoch: imprint.epoch,
+            lifecycle: imprint.lifecycle,
+            workers: self.workers.clone(),
+            assignments,
+            fleet_size: imprint.fleet_size,
+            moved: plan.statistics.moved_count,
+        }
+    }
+
+    /// Whether a planned calculation for the map's own workers would move anything: it is outside the threshold and
+    /// could be nearer.
+    pub(super) fn would_move(&self) -> bool {
+        self.plan().statistics.moved_count > 0
+    }
+}
+
+/// Whether partitions and weights are those of the map.
+pub(super) fn same_partitions(map: &AssignmentMap, partitions: &Partitions) -> bool {
+    map.assignments.len() == partitions.len()
+        && partitions
+            .iter()
+            .all(|(name, weight)| map.assignments.get(name).is_some_and(|known| known.weight == *weight))
+}

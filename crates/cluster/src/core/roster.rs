@@ -1,0 +1,187 @@
+//! Who is there: every heartbeat, timed by this process's own receipt of it.
+//!
+//! Every worker keeps a roster, so a new leader already knows who has been silent. A value that was there when the
+//! watch began is no sign of life, and neither is one of an earlier life of an id.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::WorkerState;
+use super::health::{HealthyClock, Mark};
+use super::types::{Heartbeat, Incarnation, Time, Version, WorkerId};
+
+/// What is known of one worker.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) incarnation: Incarnation,
+    pub(super) serial: u64,
+    pub(super) state: WorkerState,
+    pub(super) left: bool,
+    pub(super) applied_version: Version,
+    pub(super) map_version: Version,
+    pub(super) fleet_size: Option<u32>,
+    /// When it was last heard alive by us; none if only an old value was seen.
+    heard: Option<Mark>,
+    /// When it said farewell.
+    pub(super) left_at: Option<Time>,
+    degraded: Option<Mark>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Roster {
+    workers: BTreeMap<WorkerId, Seen>,
+    standbys: BTreeMap<Arc<str>, Option<Mark>>,
+}
+
+impl Roster {
+    /// Notes a heartbeat of an id. One of an earlier life is ignored.
+    pub(super) fn note(
+        &mut self,
+        id: WorkerId,
+        beat: &Heartbeat,
+        retained: bool,
+        now: Time,
+        clock: &HealthyClock,
+    ) {
+        let Some(holder) = beat.holder.filter(|holder| holder.id == id) else { return };
+        let known = self.workers.get(&id);
+        if known.is_some_and(|seen| seen.incarnation > holder.incarnation) {
+            return;
+        }
+        let same_life = known.filter(|seen| seen.incarnation == holder.incarnation);
+        // A farewell is final for its life: a heartbeat that was on its way when it was said changes nothing.
+        if same_life.is_some_and(|seen| seen.left) {
+            return;
+        }
+        let degraded_since = same_life.and_then(|seen| seen.degraded);
+        let is_degraded = beat.state == WorkerState::Degraded;
+        let seen = Seen {
+            incarnation: holder.incarnation,
+            serial: beat.serial,
+            state: beat.state,
+            left: beat.left,
+            applied_version: beat.applied_version,
+            map_version: beat.map_version,
+            fleet_size: beat.fleet_size,
+            heard: if retained { same_life.and_then(|seen| seen.heard) } else { Some(clock.mark()) },
+            left_at: (beat.left && !retained).then_some(now),
+            degraded: if is_degraded { degraded_since.or(Some(clock.mark())) } else { None },
+        };
+        self.workers.insert(id, seen);
+    }
+
+    /// Notes a heartbeat of a process without an id; none means it said farewell.
+    pub(super) fn note_standby(
+        &mut self,
+        pod: &Arc<str>,
+        beat: Option<&Heartbeat>,
+        retained: bool,
+        clock: &HealthyClock,
+    ) {
+        match beat.filter(|beat| !beat.left && beat.holder.is_none()) {
+            Some(_) => {
+                let heard = (!retained).then(|| clock.mark());
+                self.standbys.insert(pod.clone(), heard);
+            }
+            None => {
+                self.standbys.remove(pod);
+            }
+        }
+    }
+
+    pub(super) fn get(&self, id: WorkerId) -> Option<&Seen> {
+        self.workers.get(&id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (WorkerId, &Seen)> {
+        self.workers.iter().map(|(&id, seen)| (id, seen))
+    }
+
+    /// How long a worker has been silent on the healthy clock; none if this process has never heard it. DEGRADED is
+    /// silence: such a worker does no work.
+    pub(super) fn silence(&self, id: WorkerId, clock: &HealthyClock) -> Option<Time> {
+        let seen = self.workers.get(&id)?;
+        let silent = clock.since(seen.heard?);
+        Some(silent.max(seen.degraded.map_or(Time::ZERO, |since| clock.since(since))))
+    }
+
+    /// Whether a worker was heard within `limit` and has not left.
+    pub(super) fn is_live(&self, id: WorkerId, limit: Time, clock: &HealthyClock) -> bool {
+        let here = self.workers.get(&id).is_some_and(|seen| !seen.left);
+        here && self.silence(id, clock).is_some_and(|silent| silent < limit)
+    }
+
+    /// Whether a standby was heard within `limit`.
+    pub(super) fn has_standby(&self, limit: Time, clock: &HealthyClock) -> bool {
+        self.standbys.values().flatten().any(|&heard| clock.since(heard) < limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::types::{Holder, Pod};
+
+    fn s(seconds: u64) -> Time {
+        Time::from_secs(seconds)
+    }
+
+    fn beat(incarnation: u64) -> Heartbeat {
+        let holder = Holder { id: WorkerId(3), incarnation: Incarnation(incarnation) };
+        Heartbeat {
+            pod: Pod { name: "pod".into(), uid: "uid".into() },
+            holder: Some(holder),
+            serial: 1,
+            state: WorkerState::Stable,
+            left: false,
+            is_leader: false,
+            map_version: Version(0),
+            applied_version: Version(0),
+            fleet_size: None,
+        }
+    }
+
+    fn healthy_clock(now: u64) -> HealthyClock {
+        let mut clock = HealthyClock::new(s(0), s(1000));
+        clock.echoed(s(0), s(0));
+        clock.advance(s(now));
+        clock
+    }
+
+    #[test]
+    fn a_retained_value_is_no_sign_of_life() {
+        let (mut roster, clock) = (Roster::default(), healthy_clock(5));
+        roster.note(WorkerId(3), &beat(1), true, s(5), &clock);
+        assert_eq!(roster.silence(WorkerId(3), &clock), None);
+        assert!(!roster.is_live(WorkerId(3), s(6), &clock));
+    }
+
+    #[test]
+    fn an_earlier_life_of_an_id_is_ignored() {
+        let (mut roster, clock) = (Roster::default(), healthy_clock(5));
+        roster.note(WorkerId(3), &beat(9), false, s(5), &clock);
+        roster.note(WorkerId(3), &Heartbeat { left: true, ..beat(8) }, false, s(5), &clock);
+        assert!(roster.is_live(WorkerId(3), s(6), &clock));
+    }
+
+    #[test]
+    fn a_farewell_is_final_for_its_life_only() {
+        let (mut roster, clock) = (Roster::default(), healthy_clock(5));
+        roster.note(WorkerId(3), &Heartbeat { left: true, ..beat(1) }, false, s(5), &clock);
+        roster.note(WorkerId(3), &beat(1), false, s(5), &clock);
+        assert!(!roster.is_live(WorkerId(3), s(6), &clock));
+        roster.note(WorkerId(3), &beat(2), false, s(5), &clock);
+        assert!(roster.is_live(WorkerId(3), s(6), &clock));
+    }
+
+    #[test]
+    fn degraded_counts_as_silence_from_its_first_heartbeat() {
+        let (mut roster, mut clock) = (Roster::default(), healthy_clock(0));
+        for second in 0..=8 {
+            clock.advance(s(second));
+            let state = if second < 2 { WorkerState::Stable } else { WorkerState::Degraded };
+            roster.note(WorkerId(3), &Heartbeat { state, ..beat(1) }, false, s(second), &clock);
+        }
+        assert_eq!(roster.silence(WorkerId(3), &clock), Some(s(6)));
+    }
+}

@@ -1,0 +1,143 @@
+//! Before a silent worker is declared dead: its claim is read, then its heartbeat, both from the stream leader, and only
+//! then is exactly that claim freed or its work given away.
+
+use std::collections::BTreeMap;
+
+use super::io::{Effect, Purpose, ReadError, Ticket, Tickets};
+use super::types::{Entry, Incarnation, Key, Revision, Time, WorkerId};
+
+/// How far the inquiry about one worker has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    ReadingClaim(Ticket),
+    ReadingHeartbeat {
+        ticket: Ticket,
+        claim: Option<Revision>,
+    },
+    /// Dead. Its claim, if it still had one.
+    Confirmed {
+        claim: Option<Revision>,
+    },
+    /// Its id was freed for a standby, which has until then to show itself.
+    Freed {
+        until: Time,
+    },
+}
+
+/// What an answer came to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Finding {
+    /// Not known yet.
+    Open,
+    /// It is dead.
+    Dead,
+    /// Its key holds something; whoever keeps the roster judges whether that is newer than what was heard.
+    Heartbeat(WorkerId, Entry),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Suspects {
+    inquiries: BTreeMap<WorkerId, (Incarnation, Stage)>,
+}
+
+impl Suspects {
+    /// Begins an inquiry unless there is one about this life of the id.
+    pub(super) fn suspect(
+        &mut self,
+        id: WorkerId,
+        life: Incarnation,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.inquiries.get(&id).is_some_and(|(known, _)| *known == life) {
+            return;
+        }
+        let ticket = tickets.next(Purpose::SuspectClaim);
+        out.push(Effect::Read { ticket, key: Key::Claim(id) });
+        self.inquiries.insert(id, (life, Stage::ReadingClaim(ticket)));
+    }
+
+    /// Forgets whoever is no longer silent.
+    pub(super) fn retain(&mut self, still_silent: impl Fn(WorkerId) -> bool) {
+        self.inquiries.retain(|&id, _| still_silent(id));
+    }
+
+    /// An answer about a suspect.
+    pub(super) fn fetched(
+        &mut self,
+        ticket: Ticket,
+        result: &Result<Option<Entry>, ReadError>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) -> Finding {
+        let Some((&id, (life, stage))) =
+            self.inquiries.iter_mut().find(|(_, (_, stage))| asks(*stage, ticket))
+        else {
+            return Finding::Open;
+        };
+        let Ok(entry) = result else {
+            // An error is no evidence of death: ask again.
+            let life = *life;
+            self.inquiries.remove(&id);
+            self.suspect(id, life, tickets, out);
+            return Finding::Open;
+        };
+        match *stage {
+            Stage::ReadingClaim(_) => {
+                let ticket = tickets.next(Purpose::SuspectHeartbeat);
+                out.push(Effect::Read { ticket, key: Key::Heartbeat(id) });
+                *stage =
+                    Stage::ReadingHeartbeat { ticket, claim: entry.as_ref().map(|entry| entry.revision) };
+                Finding::Open
+            }
+            Stage::ReadingHeartbeat { claim, .. } => {
+                *stage = Stage::Confirmed { claim };
+                entry.clone().map_or(Finding::Dead, |entry| Finding::Heartbeat(id, entry))
+            }
+            Stage::Confirmed { .. } | Stage::Freed { .. } => Finding::Open,
+        }
+    }
+
+    /// Frees the ids of the confirmed dead for standbys, each exactly at the revision that was read.
+    pub(super) fn free_for_standby(&mut self, until: Time, tickets: &mut Tickets, out: &mut Vec<Effect>) {
+        for (&id, (_, stage)) in &mut self.inquiries {
+            if let Stage::Confirmed { claim } = *stage {
+                if let Some(revision) = claim {
+                    let ticket = tickets.next(Purpose::FreeId);
+                    out.push(Effect::Delete { ticket, key: Key::Claim(id), revision });
+                }
+                *stage = Stage::Freed { until };
+            }
+        }
+    }
+
+    /// Who is dead and waited for no longer.
+    pub(super) fn is_condemned(&self, id: WorkerId, now: Time) -> bool {
+        match self.inquiries.get(&id) {
+            Some((_, Stage::Confirmed { .. })) => true,
+            Some((_, Stage::Freed { until })) => now >= *until,
+            _ => false,
+        }
+    }
+
+    /// Whether somebody is confirmed dead and its id was not freed.
+    pub(super) fn has_confirmed(&self) -> bool {
+        self.inquiries.values().any(|(_, stage)| matches!(stage, Stage::Confirmed { .. }))
+    }
+
+    /// When the next wait for a standby ends.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        let waits = self.inquiries.values().filter_map(|(_, stage)| match stage {
+            Stage::Freed { until } => Some(*until),
+            _ => None,
+        });
+        waits.min()
+    }
+}
+
+fn asks(stage: Stage, ticket: Ticket) -> bool {
+    match stage {
+        Stage::ReadingClaim(asked) | Stage::ReadingHeartbeat { ticket: asked, .. } => asked == ticket,
+        Stage::Confirmed { .. } | Stage::Freed { .. } => false,
+    }
+}

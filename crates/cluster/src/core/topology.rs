@@ -1,0 +1,100 @@
+//! What the leader makes of the roster: who stays, who came, who left, who is dead, who is only missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::WorkerState;
+use super::config::Config;
+use super::health::HealthyClock;
+use super::roster::Roster;
+use super::types::{AssignmentMap, Time, WorkerId};
+
+/// What is needed to judge.
+pub(super) struct View<'a> {
+    pub(super) now: Time,
+    pub(super) config: &'a Config,
+    pub(super) roster: &'a Roster,
+    pub(super) clock: &'a HealthyClock,
+    pub(super) map: Option<&'a AssignmentMap>,
+    pub(super) fleet_size: Option<u32>,
+    /// Graces inherited from the last leader: until when.
+    pub(super) inherited: &'a BTreeMap<WorkerId, Time>,
+    /// Whether this process has watched for as long as a cold start takes: whoever was not heard by now is not there.
+    pub(super) watched_long: bool,
+}
+
+/// The fleet, judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Topology {
+    /// Workers of the map that are there, or are waited for.
+    pub(super) staying: BTreeSet<WorkerId>,
+    /// Workers that are there and not in the map.
+    pub(super) joining: BTreeSet<WorkerId>,
+    /// Workers of the map that left for good.
+    pub(super) leaving: BTreeSet<WorkerId>,
+    /// Workers of the map that went silent.
+    pub(super) crashed: BTreeSet<WorkerId>,
+    /// Workers of the map that this process has never heard.
+    pub(super) missing: BTreeSet<WorkerId>,
+    /// Workers of the map that left and may come back until then.
+    pub(super) graces: BTreeMap<WorkerId, Time>,
+}
+
+impl Topology {
+    pub(super) fn of(view: &View<'_>) -> Self {
+        let mut topology = Self::default();
+        let crash = view.config.crash_after();
+        let inside = |id: WorkerId| view.fleet_size.is_none_or(|size| id.0 < size);
+        let named = view.map.map(|map| &map.workers);
+        for &id in named.into_iter().flatten() {
+            if !inside(id) {
+                topology.leaving.insert(id);
+            } else if view.roster.is_live(id, crash, view.clock) {
+                topology.staying.insert(id);
+            } else if let Some(left_at) = left_at(view, id) {
+                let until = left_at + view.config.replacement_grace;
+                topology.wait_or_let_go(id, until, view);
+            } else if view.roster.silence(id, view.clock).is_some() {
+                topology.crashed.insert(id);
+            } else if let Some(&until) = view.inherited.get(&id) {
+                topology.wait_or_let_go(id, until, view);
+            } else if view.watched_long {
+                topology.crashed.insert(id);
+            } else {
+                topology.missing.insert(id);
+                topology.staying.insert(id);
+            }
+        }
+        for (id, _) in view.roster.iter() {
+            let is_new = named.is_none_or(|workers| !workers.contains(&id));
+            if is_new && inside(id) && view.roster.is_live(id, crash, view.clock) {
+                topology.joining.insert(id);
+            }
+        }
+        topology
+    }
+
+    fn wait_or_let_go(&mut self, id: WorkerId, until: Time, view: &View<'_>) {
+        // Without a fleet size nobody knows whether a leaver is meant to come back.
+        if view.fleet_size.is_some() && view.now < until {
+            self.staying.insert(id);
+            self.graces.insert(id, until);
+        } else {
+            self.leaving.insert(id);
+        }
+    }
+
+    /// The workers that the next map should have.
+    pub(super) fn target(&self) -> BTreeSet<WorkerId> {
+        self.staying.union(&self.joining).copied().collect()
+    }
+}
+
+/// When a worker left: its farewell, or its falling silent while it was shutting down.
+fn left_at(view: &View<'_>, id: WorkerId) -> Option<Time> {
+    let seen = view.roster.get(id)?;
+    if seen.left {
+        return seen.left_at.or(Some(view.now).filter(|_| !view.inherited.contains_key(&id)));
+    }
+    let silent = view.roster.silence(id, view.clock)?;
+    (seen.state == WorkerState::Shutdown).then(|| view.now.saturating_sub(silent))
+}

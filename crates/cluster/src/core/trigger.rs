@@ -1,0 +1,147 @@
+//! When to recalculate: windows that open at the first pending change, do not slide, and close by themselves when the
+//! change undoes itself.
+
+use std::time::Duration;
+
+use super::config::Config;
+use super::types::{Time, WindowKind};
+
+/// An open window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) kind: WindowKind,
+    pub(super) ends: Time,
+}
+
+/// What the leader sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Situation {
+    /// There is no map yet.
+    pub(super) no_map: bool,
+    /// Almost nobody of the map was there at take-over, and the fleet has not been whole since.
+    pub(super) restarting: bool,
+    /// Workers, partitions or weights differ from the map's, or it could be balanced and is not.
+    pub(super) changed: bool,
+    /// Somebody of the map has not been heard yet, and may still come.
+    pub(super) missing: bool,
+    /// The fleet size is known and that many are there.
+    pub(super) complete: bool,
+    /// The fleet size is known and above that of the map.
+    pub(super) growing: bool,
+    /// The fleet shrinks by command: nothing is waited for.
+    pub(super) shrinking: bool,
+}
+
+/// What to do about planned changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Nothing is pending.
+    Rest,
+    /// A window is open.
+    Wait(Window),
+    /// Calculate now.
+    Calculate,
+}
+
+/// Decides, given the window that is open.
+pub(super) fn decide(now: Time, open: Option<Window>, situation: Situation, config: &Config) -> Decision {
+    let window = |kind, length: Duration| Window { kind, ends: now + length };
+    if situation.no_map {
+        let window = open.unwrap_or_else(|| window(WindowKind::ColdStart, config.cold_start_window));
+        return if situation.complete || now >= window.ends {
+            Decision::Calculate
+        } else {
+            Decision::Wait(window)
+        };
+    }
+    if situation.restarting {
+        if !situation.missing && !situation.changed {
+            return Decision::Rest;
+        }
+        let window = open.unwrap_or_else(|| window(WindowKind::Restart, config.cold_start_window));
+        return if now >= window.ends { Decision::Calculate } else { Decision::Wait(window) };
+    }
+    // Whoever is missing may only not have been heard yet: until that is known, nothing is planned.
+    if !situation.changed || situation.missing {
+        return Decision::Rest;
+    }
+    if situation.shrinking {
+        return Decision::Calculate;
+    }
+    let length = if situation.growing { config.cold_start_window } else { config.scale_window };
+    let window = open.unwrap_or_else(|| window(WindowKind::PlannedScale, length));
+    let all_came = situation.growing && situation.complete;
+    if all_came || now >= window.ends { Decision::Calculate } else { Decision::Wait(window) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALM: Situation = Situation {
+        no_map: false,
+        restarting: false,
+        changed: false,
+        missing: false,
+        complete: false,
+        growing: false,
+        shrinking: false,
+    };
+
+    fn s(seconds: u64) -> Time {
+        Time::from_secs(seconds)
+    }
+
+    #[track_caller]
+    fn check(now: u64, open: Option<Window>, situation: Situation, expected: Decision) {
+        assert_eq!(decide(s(now), open, situation, &Config::default()), expected);
+    }
+
+    #[test]
+    fn a_cold_start_waits_thirty_seconds_or_for_the_whole_fleet() {
+        let cold = Situation { no_map: true, ..CALM };
+        let window = Window { kind: WindowKind::ColdStart, ends: s(35) };
+        check(5, None, cold, Decision::Wait(window));
+        check(34, Some(window), cold, Decision::Wait(window));
+        check(35, Some(window), cold, Decision::Calculate);
+        check(6, Some(window), Situation { complete: true, ..cold }, Decision::Calculate);
+    }
+
+    #[test]
+    fn a_planned_window_opens_once_does_not_slide_and_closes_when_the_change_undoes_itself() {
+        let changed = Situation { changed: true, ..CALM };
+        let window = Window { kind: WindowKind::PlannedScale, ends: s(110) };
+        check(100, None, changed, Decision::Wait(window));
+        check(109, Some(window), changed, Decision::Wait(window));
+        check(110, Some(window), changed, Decision::Calculate);
+        check(105, Some(window), CALM, Decision::Rest);
+    }
+
+    #[test]
+    fn nothing_is_planned_while_somebody_of_the_map_was_never_heard() {
+        check(5, None, Situation { changed: true, missing: true, ..CALM }, Decision::Rest);
+    }
+
+    #[test]
+    fn a_restart_ends_without_a_calculation_when_everybody_is_back() {
+        let restarting = Situation { restarting: true, missing: true, ..CALM };
+        let window = Window { kind: WindowKind::Restart, ends: s(130) };
+        check(100, None, restarting, Decision::Wait(window));
+        check(129, Some(window), Situation { missing: false, ..restarting }, Decision::Rest);
+        check(130, Some(window), restarting, Decision::Calculate);
+    }
+
+    #[test]
+    fn a_commanded_scale_up_ends_when_all_are_there_or_after_thirty_seconds() {
+        let growing = Situation { changed: true, growing: true, ..CALM };
+        let window = Window { kind: WindowKind::PlannedScale, ends: s(35) };
+        check(5, None, growing, Decision::Wait(window));
+        check(9, Some(window), Situation { complete: true, ..growing }, Decision::Calculate);
+        check(35, Some(window), growing, Decision::Calculate);
+    }
+
+    #[test]
+    fn a_commanded_scale_down_waits_for_nothing() {
+        check(5, None, Situation { changed: true, shrinking: true, ..CALM }, Decision::Calculate);
+    }
+}

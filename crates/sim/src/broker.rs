@@ -1,0 +1,66 @@
+//! The broker: values with revisions, compare-and-swap, and the order in which they were stored.
+
+use std::collections::BTreeMap;
+
+use phalanx_cluster::core::types::{Entry, Key, Revision, Value};
+use phalanx_cluster::core::{Condition, WriteError, Written};
+
+/// What is stored.
+#[derive(Debug, Default)]
+pub struct Broker {
+    entries: BTreeMap<Key, Entry>,
+    /// The last revision given, deleted values included.
+    last: u64,
+    last_stored_at: u64,
+}
+
+impl Broker {
+    /// Everything that is stored.
+    pub fn entries(&self) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// What is stored under a key.
+    pub fn get(&self, key: &Key) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// Stores a value if the condition holds.
+    pub fn write(
+        &mut self,
+        now_micros: u64,
+        key: &Key,
+        value: Value,
+        condition: Condition,
+    ) -> Result<Written, WriteError> {
+        let there = self.entries.get(key).map(|entry| entry.revision);
+        let holds = match condition {
+            Condition::None => true,
+            Condition::Absent => there.is_none(),
+            Condition::Revision(wanted) => there == Some(wanted),
+        };
+        if !holds {
+            return Err(WriteError::Conflict);
+        }
+        let written = self.stamp(now_micros);
+        let Written { revision, stored_at } = written;
+        self.entries.insert(key.clone(), Entry { value, revision, stored_at });
+        Ok(written)
+    }
+
+    /// Removes a value if it is that revision.
+    pub fn delete(&mut self, now_micros: u64, key: &Key, revision: Revision) -> Result<Written, WriteError> {
+        if self.entries.get(key).map(|entry| entry.revision) != Some(revision) {
+            return Err(WriteError::Conflict);
+        }
+        self.entries.remove(key);
+        Ok(self.stamp(now_micros))
+    }
+
+    /// Stored times are unique, as a real broker's are to the nanosecond.
+    fn stamp(&mut self, now_micros: u64) -> Written {
+        self.last += 1;
+        self.last_stored_at = now_micros.max(self.last_stored_at + 1);
+        Written { revision: Revision(self.last), stored_at: self.last_stored_at }
+    }
+}

@@ -1,0 +1,22 @@
+//! A whole cluster in one thread, on a virtual clock.
+//!
+//! The [`World`] runs many whole [`Worker`](phalanx_cluster::core::Worker) cores against a simulated [`Broker`]: the very
+//! code that production runs. Only time, faults and the starting of processes are driven from outside.
+//!
+//! ```
+//! use std::time::Duration;
+//! use phalanx_sim::{Setup, World};
+//!
+//! let mut world = World::new(Setup::default());
+//! world.start();
+//! world.start();
+//! world.run_until(Duration::from_secs(31));
+//! let maps = world.publications();
+//! assert_eq!((maps[0].second, maps[0].version, maps[0].workers), (30, 1, 2));
+//! ```
+
+mod broker;
+mod world;
+
+pub use broker::Broker;
+pub use world::{ProcessId, Publication, Setup, World};

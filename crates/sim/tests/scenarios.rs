@@ -1,0 +1,258 @@
+//! The scenarios of the design, to the second. Each runs whole cores; only time, faults and starts come from outside.
+
+use std::time::Duration;
+
+use phalanx_cluster::core::types::{Key, Value};
+use phalanx_cluster::core::{Config, WorkerState};
+use phalanx_sim::{ProcessId, Setup, World};
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn world(fleet_size: Option<u32>) -> World {
+    World::new(Setup { config: Config { fleet_size, ..Config::default() }, partitions: 300 })
+}
+
+/// A fleet that has run for long enough to be calm, with its publications forgotten.
+fn calm_fleet(workers: u32, fleet_size: Option<u32>) -> (World, Vec<ProcessId>) {
+    let mut world = world(fleet_size);
+    let processes = (0..workers).map(|_| world.start()).collect();
+    world.run_until(s(60));
+    assert!(world.all_show(WorkerState::Stable), "calm after a minute");
+    world.forget_publications();
+    (world, processes)
+}
+
+/// (second, version, lifecycle, workers) of every publication.
+fn list(world: &World) -> Vec<(u64, u64, &'static str, usize)> {
+    world.publications().iter().map(|p| (p.second, p.version, p.lifecycle, p.workers)).collect()
+}
+
+#[test]
+fn scenario_1_thirty_joins_over_28_seconds_make_one_map() {
+    let mut world = world(None);
+    for join in 0..30 {
+        world.run_until(Duration::from_millis(join * 28_000 / 29));
+        world.start();
+    }
+    world.run_until(s(90));
+    assert_eq!(list(&world), [(30, 1, "post_cold_start", 30)]);
+}
+
+#[test]
+fn scenario_2_two_joins_share_a_window_of_ten_seconds() {
+    let (mut world, _) = calm_fleet(30, None);
+    world.run_until(s(100));
+    world.start();
+    world.run_until(s(105));
+    world.start();
+    world.run_until(s(180));
+    assert_eq!(list(&world), [(110, 2, "stable", 32)]);
+}
+
+#[test]
+fn scenario_3_a_crash_is_redistributed_within_seven_seconds_and_moves_orphans_only() {
+    let (mut world, processes) = calm_fleet(30, None);
+    world.run_until(s(100));
+    let orphans = world.worker(processes[15]).owned();
+    world.kill(processes[15]);
+    world.run_until(s(107));
+    let first = world.publications()[0];
+    assert_eq!((first.version, first.workers, first.moved), (2, 29, orphans));
+}
+
+#[test]
+fn scenario_5_the_dead_leader_is_version_2_and_the_next_join_version_3() {
+    let (mut world, _) = calm_fleet(30, None);
+    world.run_until(s(100));
+    let leader = world.leader().unwrap();
+    world.kill(leader);
+    world.run_until(s(107));
+    assert_eq!(list(&world).iter().map(|p| (p.1, p.2, p.3)).collect::<Vec<_>>(), [(2, "stable", 29)]);
+    world.run_until(s(200));
+    world.forget_publications();
+    world.start();
+    world.run_until(s(260));
+    assert_eq!(list(&world), [(210, 3, "stable", 30)]);
+}
+
+#[test]
+fn scenario_6_the_window_of_a_cold_start_is_inherited() {
+    let mut world = world(None);
+    let first = world.start();
+    world.run_until(s(5));
+    for _ in 0..9 {
+        world.start();
+    }
+    world.run_until(s(15));
+    world.kill(first);
+    world.run_until(s(60));
+    assert_eq!(list(&world), [(30, 1, "post_cold_start", 9)]);
+}
+
+#[test]
+fn scenario_7_when_the_same_ids_return_nothing_is_published_and_nothing_moves() {
+    let (mut world, processes) = calm_fleet(64, None);
+    for process in processes {
+        world.terminate(process);
+    }
+    world.run_until(s(65));
+    assert_eq!(world.living().count(), 0);
+    world.forget_publications();
+    world.run_until(s(160));
+    for start in 0..64 {
+        world.run_until(Duration::from_millis(160_000 + start * 25_000 / 64));
+        world.start();
+    }
+    world.run_until(s(240));
+    assert_eq!(list(&world), []);
+    assert!(world.all_show(WorkerState::Stable));
+}
+
+#[test]
+fn scenario_7_with_sixty_of_64_is_one_map_thirty_seconds_after_the_restart() {
+    let (mut world, processes) = calm_fleet(64, None);
+    processes.into_iter().for_each(|process| world.terminate(process));
+    world.run_until(s(160));
+    world.forget_publications();
+    (0..60).for_each(|_| {
+        world.start();
+    });
+    world.run_until(s(260));
+    assert_eq!(list(&world), [(190, 2, "post_cold_start", 60)]);
+}
+
+#[test]
+fn a_complete_fleet_does_not_wait_for_the_window() {
+    let mut world = world(Some(5));
+    (0..5).for_each(|_| {
+        world.start();
+    });
+    world.run_until(s(20));
+    assert_eq!(list(&world), [(0, 1, "post_cold_start", 5)]);
+}
+
+#[test]
+fn a_leave_within_its_grace_moves_nothing_where_the_fleet_size_is_set() {
+    let (mut world, processes) = calm_fleet(10, Some(10));
+    world.terminate(processes[4]);
+    world.run_until(s(80));
+    let successor = world.start();
+    world.run_until(s(160));
+    assert_eq!(world.worker(successor).holder().unwrap().id.0, 4);
+    assert_eq!(list(&world), []);
+}
+
+#[test]
+fn a_leave_without_a_successor_is_planned_away_after_its_grace() {
+    let (mut world, processes) = calm_fleet(10, Some(10));
+    world.terminate(processes[4]);
+    world.run_until(s(200));
+    // 60 s + 45 s of grace + 10 s of window.
+    assert_eq!(list(&world), [(115, 2, "stable", 9)]);
+}
+
+#[test]
+fn a_leave_without_a_fleet_size_is_a_planned_scale_down() {
+    let (mut world, processes) = calm_fleet(10, None);
+    world.terminate(processes[4]);
+    world.run_until(s(120));
+    assert_eq!(list(&world), [(70, 2, "stable", 9)]);
+}
+
+#[test]
+fn a_crash_with_a_standby_waiting_moves_nothing() {
+    let (mut world, processes) = calm_fleet(10, Some(10));
+    let standby = world.start();
+    world.run_until(s(70));
+    assert!(world.worker(standby).is_standby());
+    world.kill(processes[4]);
+    world.run_until(s(77));
+    assert_eq!(world.worker(standby).holder().unwrap().id.0, 4);
+    world.run_until(s(140));
+    assert_eq!(list(&world), []);
+}
+
+#[test]
+fn a_rolling_update_with_surge_moves_nothing_the_leader_included() {
+    let (mut world, processes) = calm_fleet(30, Some(30));
+    let mut at = 60;
+    for old in processes {
+        world.start();
+        at += 2;
+        world.run_until(s(at));
+        world.terminate(old);
+        at += 1;
+        world.run_until(s(at));
+    }
+    world.run_until(s(at + 60));
+    assert_eq!(list(&world), []);
+    assert!(world.all_show(WorkerState::Stable));
+    assert_eq!((0..30).filter(|id| world.holder_of(*id).is_some()).count(), 30);
+}
+
+#[test]
+fn a_rolling_update_without_surge_moves_nothing_the_leader_included() {
+    let (mut world, processes) = calm_fleet(30, Some(30));
+    let mut at = 60;
+    for old in processes {
+        world.terminate(old);
+        at += 10;
+        world.run_until(s(at));
+        world.start();
+    }
+    world.run_until(s(at + 60));
+    assert_eq!(list(&world), []);
+}
+
+#[test]
+fn a_paused_worker_wakes_fenced_and_comes_back_without_its_old_work() {
+    let (mut world, processes) = calm_fleet(10, None);
+    world.stop(processes[3]);
+    world.run_until(s(80));
+    assert_eq!(world.publications()[0].workers, 9);
+    world.resume(processes[3]);
+    assert!(world.worker(processes[3]).is_fenced(world.now()));
+    world.run_until(s(140));
+    assert!(!world.worker(processes[3]).is_fenced(world.now()));
+    assert!(world.all_show(WorkerState::Stable));
+}
+
+#[test]
+fn ten_workers_that_claim_at_once_get_ten_ids() {
+    let mut world = world(None);
+    let processes: Vec<_> = (0..10).map(|_| world.start()).collect();
+    world.run_until(s(5));
+    let mut ids: Vec<_> = processes.iter().map(|p| world.worker(*p).holder().unwrap().id.0).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..10).collect::<Vec<_>>());
+    assert_eq!(processes.iter().filter(|p| world.worker(**p).is_leader()).count(), 1);
+}
+
+#[test]
+fn a_commanded_scale_up_waits_for_all_and_a_scale_down_for_nobody() {
+    let (mut world, _) = calm_fleet(6, Some(6));
+    world.command(&Key::FleetSize, Value::FleetSize(8));
+    world.run_until(s(65));
+    world.start();
+    world.start();
+    world.run_until(s(100));
+    assert_eq!(list(&world), [(65, 2, "stable", 8)]);
+    world.forget_publications();
+    world.command(&Key::FleetSize, Value::FleetSize(5));
+    world.run_until(s(130));
+    assert_eq!(list(&world), [(100, 3, "stable", 5)]);
+}
+
+#[test]
+fn scale_up_and_down_without_a_fleet_size_end_balanced() {
+    let (mut world, _) = calm_fleet(30, None);
+    let added: Vec<_> = (0..15).map(|_| world.start()).collect();
+    world.run_until(s(120));
+    assert_eq!(list(&world), [(70, 2, "stable", 45)]);
+    world.forget_publications();
+    added.into_iter().for_each(|process| world.terminate(process));
+    world.run_until(s(180));
+    assert_eq!(list(&world), [(130, 3, "stable", 30)]);
+}
