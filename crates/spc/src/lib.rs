@@ -1,0 +1,3 @@
+pub mod numeric;
+pub mod constants;
+mod distribution;
