@@ -5,9 +5,10 @@ use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-use super::design::{Design, Kind, Sample};
+use super::design::{Design, Kind, Sample, SampleError};
 use super::model::{Estimator, LearnError, Model, Vector, binomial};
 use super::step::{Phase, Stepper};
+use super::t2;
 use crate::constants::Constants;
 use crate::linear::Cholesky;
 use crate::numeric::{Moments, Sum, median, sum};
@@ -37,7 +38,10 @@ pub struct Learned {
 pub fn learn(design: &Design, samples: &[Sample]) -> Result<Learned, LearnError> {
     let mut baseline = Baseline::new(design, samples.len() as u64);
     for (index, sample) in (1..).zip(samples) {
-        design.check_sample(sample).map_err(|error| LearnError::Sample { index, error })?;
+        design
+            .check_sample(sample)
+            .and_then(|()| baseline.check_dimension(sample))
+            .map_err(|error| LearnError::Sample { index, error })?;
         baseline.add(design, sample);
     }
     baseline.finish(design)
@@ -73,14 +77,47 @@ impl Baseline {
         }
     }
 
+    /// Refuses a vector of another length than those before it.
+    pub(crate) fn check_dimension(&self, sample: &Sample) -> Result<(), SampleError> {
+        match (self.dimension(), sample) {
+            (Some(wanted), Sample::Vector(values)) if wanted != values.len() => {
+                Err(SampleError::Dimension { wanted, found: values.len() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// How many variables the vectors so far have.
-    pub(crate) fn dimension(&self) -> Option<usize> {
+    fn dimension(&self) -> Option<usize> {
         match self {
             Self::Sums(sums) => (!sums.mean.is_empty()).then_some(sums.mean.len()),
             Self::Kept { samples, .. } => samples.front().and_then(|sample| match sample {
                 Sample::Vector(values) => Some(values.len()),
                 _ => None,
             }),
+        }
+    }
+
+    /// Whether it could be a baseline of this design; a stored one may have been damaged.
+    pub(crate) fn is_sound(&self, design: &Design) -> bool {
+        match self {
+            Self::Sums(sums) => {
+                let variables = sums.mean.len();
+                !design.robust
+                    && !design.exclude
+                    && sums.scatter.len() == variables
+                    && sums.scatter.iter().all(|row| row.len() == variables)
+            }
+            Self::Kept { samples, wanted } => {
+                let dimension = self.dimension();
+                let fits = |sample: &Sample| match sample {
+                    Sample::Vector(values) => Some(values.len()) == dimension,
+                    _ => true,
+                };
+                (design.robust || design.exclude)
+                    && samples.len() as u64 <= *wanted
+                    && samples.iter().all(|sample| design.check_sample(sample).is_ok() && fits(sample))
+            }
         }
     }
 
@@ -233,7 +270,7 @@ impl Sums {
             Kind::Imr | Kind::Ewma { .. } | Kind::Cusum { .. } => self.individuals(design),
             Kind::XbarR | Kind::XbarS => self.subgroups(design),
             Kind::P | Kind::Np | Kind::C | Kind::U => self.counts(design),
-            Kind::T2 { .. } => self.vectors(),
+            Kind::T2 { alpha } => self.vectors(alpha),
         }
     }
 
@@ -271,14 +308,16 @@ impl Sums {
         Ok(Model { center: Some(center), sigma: Some(sigma), estimator, freedom: None, vector: None })
     }
 
-    fn vectors(&self) -> Result<Model, LearnError> {
+    fn vectors(&self, alpha: f64) -> Result<Model, LearnError> {
         // The beta limits of phase I need a second degree of freedom besides those of the mean and the variables.
         enough(self.count, self.mean.len() as u64 + 2)?;
         let freedom = (self.count - 1) as f64;
         let matrix: Vec<Vec<f64>> =
             self.scatter.iter().map(|row| row.iter().map(|cell| cell / freedom).collect()).collect();
         let covariance = Cholesky::new(&matrix).map_err(|row| LearnError::Singular(row + 1))?;
-        let vector = Vector { mean: self.mean.clone(), covariance, count: self.count };
+        let (limit_baseline, limit_new) = t2::limits(self.count as f64, self.mean.len() as f64, alpha);
+        let vector =
+            Vector { mean: self.mean.clone(), covariance, count: self.count, limit_baseline, limit_new };
         Ok(Model {
             center: None,
             sigma: None,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::design::{Design, Kind, SampleError, usable};
+use super::design::{Design, Kind, Sample, SampleError, usable};
 use crate::linear::Cholesky;
 
 /// How σ was found.
@@ -57,6 +57,10 @@ pub struct Vector {
     pub covariance: Cholesky,
     /// How many vectors it was learned from.
     pub count: u64,
+    /// The upper limit for vectors of the baseline itself (beta form).
+    pub limit_baseline: f64,
+    /// The upper limit for new vectors (F form).
+    pub limit_new: f64,
 }
 
 /// A baseline that nothing can be learned from.
@@ -101,6 +105,16 @@ impl Model {
         })
     }
 
+    /// Refuses a vector of another length than those that were learned from.
+    pub(crate) fn check_sample(&self, sample: &Sample) -> Result<(), SampleError> {
+        match (&self.vector, sample) {
+            (Some(vector), Sample::Vector(values)) if vector.mean.len() != values.len() => {
+                Err(SampleError::Dimension { wanted: vector.mean.len(), found: values.len() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it fits the design; a stored one may have been damaged.
     pub(crate) fn is_sound(&self, design: &Design) -> bool {
         let numbers = self.center.is_none_or(usable) && self.sigma.is_none_or(|sigma| usable(sigma) && sigma > 0.0);
@@ -110,6 +124,8 @@ impl Model {
                 vector.covariance.is_sound(count)
                     && vector.mean.iter().all(|mean| usable(*mean))
                     && vector.count > count as u64 + 1
+                    && vector.limit_new > 0.0
+                    && vector.limit_baseline > 0.0
             }),
             _ => design.fixed.is_some() || self.center.is_some() && self.sigma.is_some(),
         };

@@ -61,8 +61,19 @@ impl Stepper<'_> {
             }
             (Kind::XbarR | Kind::XbarS, Sample::Group(values), _) => subgroups::step(self, index, values),
             (_, &Sample::Count { count, size }, _) => attribute::step(self, index, count, size),
-            (Kind::T2 { alpha }, Sample::Vector(values), _) => t2::step(self, index, values, alpha, phase),
+            (Kind::T2 { .. }, Sample::Vector(values), _) => t2::step(self, index, values, phase),
             (kind, ..) => unreachable!("a checked sample fits its chart ({})", kind.name()),
+        }
+    }
+
+    /// Whether a memory is one of this chart; a stored one may have been damaged.
+    pub(crate) fn fits(&self, memory: &Memory) -> bool {
+        match (self.start(), memory) {
+            (Memory::Nothing, Memory::Nothing) | (Memory::Last(_), Memory::Last(None)) => true,
+            (Memory::Last(_), Memory::Last(Some(last))) => last.is_finite(),
+            (Memory::Ewma(_), Memory::Ewma(memory)) => memory.is_sound(),
+            (Memory::Cusum(_), Memory::Cusum(memory)) => memory.is_sound(),
+            _ => false,
         }
     }
 

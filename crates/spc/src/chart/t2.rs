@@ -8,11 +8,14 @@ use super::{Point, Reading, Statistic};
 use crate::distribution::{beta_quantile, f_quantile};
 use crate::rules::Mark;
 
-pub(super) fn step(stepper: &Stepper<'_>, index: u64, values: &[f64], alpha: f64, phase: Phase) -> Step {
+pub(super) fn step(stepper: &Stepper<'_>, index: u64, values: &[f64], phase: Phase) -> Step {
     let Some(vector) = &stepper.model.vector else { unreachable!("T² has learned a vector") };
     let apart: Vec<f64> = values.iter().zip(&vector.mean).map(|(value, mean)| value - mean).collect();
     let statistic = vector.covariance.distance(&apart);
-    let ucl = limit(vector.count as f64, vector.mean.len() as f64, alpha, phase);
+    let ucl = match phase {
+        Phase::One => vector.limit_baseline,
+        Phase::Two => vector.limit_new,
+    };
     let point = Point {
         index,
         value: Reading::Many(values.to_vec()),
@@ -24,11 +27,10 @@ pub(super) fn step(stepper: &Stepper<'_>, index: u64, values: &[f64], alpha: f64
     Step { point, mark: Some(Mark { statistic, z: 0.0 }), signals: Vec::new(), companion: None }
 }
 
-/// The upper limit for `count` baseline vectors of `variables`.
-pub(super) fn limit(count: f64, variables: f64, alpha: f64, phase: Phase) -> f64 {
+/// The upper limits of baseline vectors and of new ones, for `count` baseline vectors of `variables`.
+pub(super) fn limits(count: f64, variables: f64, alpha: f64) -> (f64, f64) {
     let (m, p) = (count, variables);
-    match phase {
-        Phase::One => (m - 1.0).powi(2) / m * beta_quantile(p / 2.0, (m - p - 1.0) / 2.0, 1.0 - alpha),
-        Phase::Two => p * (m + 1.0) * (m - 1.0) / (m * m - m * p) * f_quantile(p, m - p, 1.0 - alpha),
-    }
+    let baseline = (m - 1.0).powi(2) / m * beta_quantile(p / 2.0, (m - p - 1.0) / 2.0, 1.0 - alpha);
+    let new = p * (m + 1.0) * (m - 1.0) / (m * m - m * p) * f_quantile(p, m - p, 1.0 - alpha);
+    (baseline, new)
 }

@@ -27,6 +27,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use pattern::short;
+pub(crate) use watch::beyond;
 pub use watch::{Mark, Watch, scan};
 
 use pattern::{Finding, Window};

@@ -187,7 +187,7 @@ proptest! {
         let mut watch = Watch::default();
         let mut signals = Vec::new();
         for (mark, lcl, ucl) in points(&z) {
-            signals.extend(watch.push(&Rule::ALL, Sides::Both, mark, lcl, ucl));
+            signals.extend(watch.push(&Rule::ALL, Sides::Both, Some(mark), lcl, ucl));
             prop_assert!(watch.is_sound());
         }
         prop_assert_eq!(signals, scan(&Rule::ALL, Sides::Both, &points(&z)));

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::Window;
 use super::{Rule, Sides, Signal};
+use crate::chart::{Point, Statistic};
 
 /// A point as the rules see it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,14 @@ fn judge(rule: Rule, window: &Window<'_>) -> Option<Signal> {
     Some(Signal { index: window.index, rule, points: finding.points, message: finding.message })
 }
 
+/// The signal of a point beyond its limits, for charts that no other rule judges.
+pub(crate) fn beyond(point: &Point) -> Option<Signal> {
+    let Statistic::One(statistic) = point.statistic else { return None };
+    let marks = [Mark { statistic, z: 0.0 }];
+    let (lcl, ucl) = (point.lcl, point.ucl);
+    judge(Rule::Limits, &Window { marks: &marks, index: point.index, lcl, ucl, sides: Sides::Both })
+}
+
 /// What rules remember between points: how many there were, and the last few.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watch {
@@ -54,16 +63,18 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Takes the next point and gives the signals it completes.
+    /// Takes the next point and gives the signals it completes. A point without a mark is only counted: its chart
+    /// judges it.
     pub fn push(
         &mut self,
         rules: &[Rule],
         sides: Sides,
-        mark: Mark,
+        mark: Option<Mark>,
         lcl: Option<f64>,
         ucl: Option<f64>,
     ) -> Vec<Signal> {
         self.index += 1;
+        let Some(mark) = mark else { return Vec::new() };
         let keep = rules.iter().map(|rule| rule.window()).max().unwrap_or(1);
         while self.recent.len() >= keep {
             self.recent.pop_front();
