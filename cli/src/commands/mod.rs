@@ -2,6 +2,7 @@
 
 mod demo;
 mod fsm;
+mod spc;
 
 use std::process::ExitCode;
 
@@ -11,6 +12,8 @@ use clap::Subcommand;
 pub(crate) enum Command {
     Demo(demo::Demo),
     Fsm(fsm::Fsm),
+    #[command(subcommand)]
+    Spc(spc::Spc),
 }
 
 impl Command {
@@ -18,6 +21,7 @@ impl Command {
         match self {
             Self::Demo(demo) => demo.run(),
             Self::Fsm(fsm) => fsm.run(),
+            Self::Spc(spc) => spc.run(),
         }
     }
 }
