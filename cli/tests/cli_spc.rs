@@ -13,8 +13,8 @@ struct Folder(TempDir);
 
 impl Folder {
     fn new(csv: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("data.csv"), csv).unwrap();
+        let dir = tempfile::tempdir().expect("a folder");
+        fs::write(dir.path().join("data.csv"), csv).expect("a file");
         Self(dir)
     }
 
@@ -33,7 +33,7 @@ impl Folder {
     }
 
     fn json(&self, words: &str) -> Value {
-        serde_json::from_str(&self.spc(&format!("{words} --json")).succeeds().stdout).unwrap()
+        serde_json::from_str(&self.spc(&format!("{words} --json")).succeeds().stdout).expect("JSON")
     }
 
     fn eval(&self, equation: &str, more: &[&str]) -> Run {
@@ -50,22 +50,25 @@ fn close(value: &Value, expected: f64, tolerance: f64) {
 }
 
 fn keys(value: &Value) -> Vec<&str> {
-    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut keys: Vec<&str> = value.as_object().expect("an object").keys().map(String::as_str).collect();
     keys.sort_unstable();
     keys
 }
 
 const NIST: [f64; 10] = [49.6, 47.6, 49.9, 51.3, 47.8, 51.2, 52.6, 52.4, 53.6, 52.1];
 const NIST_EWMA: [f64; 20] = [
-    52.0, 47.0, 53.0, 49.3, 50.1, 47.0, 51.0, 50.1, 51.2, 50.5, 49.6, 47.6, 49.9, 51.3, 47.8, 51.2, 52.6, 52.4,
-    53.6, 52.1,
+    52.0, 47.0, 53.0, 49.3, 50.1, 47.0, 51.0, 50.1, 51.2, 50.5, 49.6, 47.6, 49.9, 51.3, 47.8, 51.2, 52.6,
+    52.4, 53.6, 52.1,
 ];
 
 #[test]
 fn individuals_are_those_of_the_nist_handbook() {
     let folder = Folder::values(&NIST);
     let chart = folder.json("imr --column x");
-    assert_eq!(keys(&chart), ["center", "chart", "companion", "estimator", "lcl", "points", "sigma", "signals", "ucl"]);
+    assert_eq!(
+        keys(&chart),
+        ["center", "chart", "companion", "estimator", "lcl", "points", "sigma", "signals", "ucl"]
+    );
     assert_eq!((&chart["chart"], &chart["estimator"]), (&json!("imr"), &json!("moving-range")));
     close(&chart["center"], 50.81, 1e-9);
     close(&chart["lcl"], 45.8176, 5e-5);
@@ -102,7 +105,10 @@ fn cusum_has_two_sums_and_names_the_points_of_a_shift() {
     values.extend([12.0; 5]);
     let chart = Folder::values(&values).json("cusum --column x --target 10 --sd 1 --k 0.5 --h 4");
     assert_eq!(chart["points"][7]["statistic"], json!({"high": 4.5, "low": 0.0}));
-    assert_eq!((&chart["signals"][0]["index"], &chart["signals"][0]["points"]), (&json!(8), &json!([6, 7, 8])));
+    assert_eq!(
+        (&chart["signals"][0]["index"], &chart["signals"][0]["points"]),
+        (&json!(8), &json!([6, 7, 8]))
+    );
     assert_eq!(chart["ucl"], json!(4.0));
 }
 
@@ -118,7 +124,10 @@ fn subgroups_come_from_labels_and_values() {
     close(&chart["companion"]["ucl"], 2.575 * 4.0, 1e-9);
     assert_eq!((&chart["companion"]["chart"], &chart["companion"]["lcl"]), (&json!("r"), &json!(0.0)));
     let chart = folder.json("xbar-s --group lot --value d");
-    assert_eq!((&chart["companion"]["chart"], &chart["estimator"]), (&json!("s"), &json!("standard-deviation")));
+    assert_eq!(
+        (&chart["companion"]["chart"], &chart["estimator"]),
+        (&json!("s"), &json!("standard-deviation"))
+    );
 }
 
 #[test]
@@ -183,7 +192,10 @@ fn capability_has_four_indices_with_their_intervals() {
     assert_eq!(keys(&chart["capability"]), ["cp", "cpk", "pp", "ppk"]);
     for index in ["cp", "cpk", "pp", "ppk"] {
         let index = &chart["capability"][index];
-        assert!(index["lower"].as_f64() < index["value"].as_f64() && index["value"].as_f64() < index["upper"].as_f64());
+        assert!(
+            index["lower"].as_f64() < index["value"].as_f64()
+                && index["value"].as_f64() < index["upper"].as_f64()
+        );
     }
     let one = folder.json("imr --column x --usl 60");
     assert_eq!(one["capability"]["cp"], Value::Null);
@@ -198,7 +210,11 @@ fn without_json_there_is_a_table_a_plot_and_a_picture() {
     for part in ["Individuals", "Moving range", "sigma 1.66", "statistic", "X", "=====", "Cpk"] {
         assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
     }
-    assert!(run.stdout.contains("limits: Point 11 at 90 is above the upper limit 55.8024."), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("limits: Point 11 at 90 is above the upper limit 55.8024."),
+        "{}",
+        run.stdout
+    );
     let svg = fs::read_to_string(folder.0.path().join("chart.svg")).unwrap();
     assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
     // Eleven points and ten moving ranges.
@@ -221,11 +237,16 @@ fn bad_files_and_columns_get_an_error_with_the_line() {
     says(&Folder::new("x,y\n1,2\n3\n"), "imr --column x", "line 3: 1 cells, where the header has 2");
     says(&Folder::new("x,y\n1,2\n,4\n"), "imr --column x", "line 3: the cell of column `x` is empty");
     says(&Folder::new("x\n"), "imr --column x", "no rows");
-    says(&Folder::new("c,n\n1,10\n11,10\n"), "p --count c --size n", "line 3: 11 defectives are more than the 10");
+    says(
+        &Folder::new("c,n\n1,10\n11,10\n"),
+        "p --count c --size n",
+        "line 3: 11 defectives are more than the 10",
+    );
     says(&Folder::new("x\n5\n5\n5\n"), "imr --column x", "does not vary");
     says(&Folder::new("x\n1\n2\n"), "imr --column x --baseline 1..9", "baseline 1..9");
     says(&folder, "ewma --column y --lambda 2", "lambda must be above 0 and at most 1, not 2");
-    let missing = phalanx_in(folder.0.path(), &["spc", "imr", "--csv", "none.csv", "--column", "x"]).fails_with(1);
+    let missing =
+        phalanx_in(folder.0.path(), &["spc", "imr", "--csv", "none.csv", "--column", "x"]).fails_with(1);
     assert!(missing.stderr.contains("cannot read none.csv"), "{}", missing.stderr);
 }
 
@@ -256,7 +277,10 @@ fn equations_are_evaluated_on_traces() {
     assert_eq!(folder.eval("max(TEMP[0s..1s]) - 2", &[]).succeeds().stdout, "20\n");
     let none = folder.eval("mean(TEMP)", &["--json"]).succeeds();
     let none: Value = serde_json::from_str(&none.stdout).unwrap();
-    assert_eq!((&none["value"], &none["reason"]), (&Value::Null, &json!("a value of TEMP is not a finite number")));
+    assert_eq!(
+        (&none["value"], &none["reason"]),
+        (&Value::Null, &json!("a value of TEMP is not a finite number"))
+    );
     assert_eq!(folder.eval("mean(GAS)", &[]).succeeds().stdout, "no value: there is no trace of GAS\n");
 }
 
@@ -264,9 +288,17 @@ fn equations_are_evaluated_on_traces() {
 fn wrong_equations_and_traces_are_refused_with_their_place() {
     let folder = Folder::new(TRACES);
     let run = folder.eval("men(TEMP)", &[]).fails_with(1);
-    assert!(run.stderr.contains("line 1, column 1: unknown function `men`; did you mean `mean`?"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("line 1, column 1: unknown function `men`; did you mean `mean`?"),
+        "{}",
+        run.stderr
+    );
     assert!(run.stderr.contains("\n  men(TEMP)\n  ^^^"), "{}", run.stderr);
     let folder = Folder::new("timestamp,metric,value\n1,A,1\n1.5,A,2\n");
     let run = folder.eval("mean(A)", &[]).fails_with(1);
-    assert!(run.stderr.contains("data.csv, line 3: the timestamp `1.5` is not a whole number"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("data.csv, line 3: the timestamp `1.5` is not a whole number"),
+        "{}",
+        run.stderr
+    );
 }

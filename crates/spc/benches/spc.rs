@@ -90,14 +90,21 @@ fn main() {
     ] {
         let design = Design { target: Some(0.0), sd: Some(1.0), ..design };
         let fresh = Monitor::fixed(design).expect("a design that leaves nothing to learn");
-        let points: Vec<Sample> = (0..1000).map(|i| Sample::Value(f64::from(i * 7919 % 201 - 100) / 50.0)).collect();
+        let points: Vec<Sample> =
+            (0..1000).map(|i| Sample::Value(f64::from(i * 7919 % 201 - 100) / 50.0)).collect();
         let took = median(51, || points.iter().fold(fresh.clone(), |monitor, point| monitor.update(point).0));
         row(what, "", format!("{:.1?}", took / 1000));
     }
-    let design = Design { target: Some(0.0), sd: Some(1.0), rules: Rule::NELSON.to_vec(), ..Design::new(Kind::Imr) };
+    let design =
+        Design { target: Some(0.0), sd: Some(1.0), rules: Rule::NELSON.to_vec(), ..Design::new(Kind::Imr) };
     let monitor = Monitor::fixed(design).expect("a design that leaves nothing to learn");
-    let monitor = (0..40).fold(monitor, |monitor, i| monitor.update(&Sample::Value(f64::from(i % 5) - 2.1)).0);
+    let monitor =
+        (0..40).fold(monitor, |monitor, i| monitor.update(&Sample::Value(f64::from(i % 5) - 2.1)).0);
     let stored = monitor.encode();
-    row("storing a state and reading it back", "", format!("{:.1?}", median(501, || Monitor::decode(&monitor.encode()))));
+    row(
+        "storing a state and reading it back",
+        "",
+        format!("{:.1?}", median(501, || Monitor::decode(&monitor.encode()))),
+    );
     println!("a stored state with Nelson 1–8 has {} bytes", stored.len());
 }

@@ -79,7 +79,8 @@ impl Specification {
     /// ```
     pub fn spread(&self, sigma: f64, freedom: Option<f64>) -> Option<Index> {
         let value = (self.usl? - self.lsl?) / (6.0 * sigma);
-        let end = |p| freedom.map_or(value, |freedom| value * (chi_squared_quantile(freedom, p) / freedom).sqrt());
+        let end =
+            |p| freedom.map_or(value, |freedom| value * (chi_squared_quantile(freedom, p) / freedom).sqrt());
         Some(Index { value, lower: end(TAIL), upper: end(1.0 - TAIL) })
     }
 

@@ -31,13 +31,17 @@ pub const LARGEST_TABLE: usize = 25;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConstantsError {
     /// One value has no spread.
-    #[error("a subgroup needs at least 2 values, this one has {0}; for single values use the individuals chart")]
+    #[error(
+        "a subgroup needs at least 2 values, this one has {0}; for single values use the individuals chart"
+    )]
     TooSmall(usize),
     /// No range constants.
     #[error("ranges are used for up to {LARGEST_RANGE} values, this subgroup has {0}; use the X-bar/S chart")]
     TooLargeForRange(usize),
     /// No table.
-    #[error("the printed tables end at {LARGEST_TABLE} values, this subgroup has {0}; use the exact constants")]
+    #[error(
+        "the printed tables end at {LARGEST_TABLE} values, this subgroup has {0}; use the exact constants"
+    )]
     TooLargeForTable(usize),
 }
 
@@ -161,7 +165,9 @@ pub(crate) fn c4(n: usize) -> f64 {
     // Beyond this the series is exact to the last place and the recurrence would only take time.
     if n > 2000 {
         let freedom = (n - 1) as f64;
-        return 1.0 - 1.0 / (4.0 * freedom) + 1.0 / (32.0 * freedom.powi(2)) + 5.0 / (128.0 * freedom.powi(3));
+        return 1.0 - 1.0 / (4.0 * freedom)
+            + 1.0 / (32.0 * freedom.powi(2))
+            + 5.0 / (128.0 * freedom.powi(3));
     }
     let mut c4 = (2.0 / std::f64::consts::PI).sqrt();
     for k in 2..n {
@@ -239,6 +245,11 @@ mod tests {
 
     // The expected values were computed by adaptive quadrature with 16 to 25 digits (mpmath).
     #[test]
+    #[allow(
+        clippy::excessive_precision,
+        clippy::approx_constant,
+        reason = "the digits as they were computed"
+    )]
     fn range_constants_agree_with_high_precision_values() {
         for (n, d2) in [
             (2, 1.1283791670955126),
@@ -251,7 +262,9 @@ mod tests {
         ] {
             close(Constants::Exact.range(n).unwrap().d2, d2, 3e-14);
         }
-        for (n, d3) in [(3, 0.888368004045204), (5, 0.864081941099504), (10, 0.797050673519411), (25, 0.708440765888655)] {
+        for (n, d3) in
+            [(3, 0.888368004045204), (5, 0.864081941099504), (10, 0.797050673519411), (25, 0.708440765888655)]
+        {
             close(Constants::Exact.range(n).unwrap().d3, d3, 1e-12);
         }
         for (n, median) in [(2, 0.95387255240894), (3, 1.5877877504463), (5, 2.2568824930262)] {
@@ -279,7 +292,8 @@ mod tests {
         let a3 = [2.659, 1.954, 1.628, 1.427, 1.287, 1.182, 1.099, 1.032, 0.975];
         let b4 = [3.267, 2.568, 2.266, 2.089, 1.970, 1.882, 1.815, 1.761, 1.716];
         for n in 2..=10 {
-            let (range, deviation) = (Constants::Table.range(n).unwrap(), Constants::Table.deviation(n).unwrap());
+            let (range, deviation) =
+                (Constants::Table.range(n).unwrap(), Constants::Table.deviation(n).unwrap());
             let row = [range.d2, range.d3, range.a2, range.d4, deviation.c4, deviation.a3, deviation.b4];
             let i = n - 2;
             assert_eq!(row, [d2[i], d3[i], a2[i], d4[i], c4[i], a3[i], b4[i]], "n = {n}");

@@ -22,11 +22,8 @@ impl Sum {
     /// Adds one value.
     pub fn add(&mut self, value: f64) {
         let next = self.sum + value;
-        self.lost += if self.sum.abs() >= value.abs() {
-            (self.sum - next) + value
-        } else {
-            (value - next) + self.sum
-        };
+        self.lost +=
+            if self.sum.abs() >= value.abs() { (self.sum - next) + value } else { (value - next) + self.sum };
         self.sum = next;
     }
 

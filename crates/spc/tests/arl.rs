@@ -49,14 +49,14 @@ const THREADS: u64 = 2;
 /// The mean of [`RUNS`] run lengths of values with this mean and σ = 1.
 fn average_run_length(kind: Kind, sigmas: f64, mean: f64) -> f64 {
     let design = Design { sigmas, target: Some(0.0), sd: Some(1.0), ..Design::new(kind) };
-    let fresh = Monitor::fixed(design).unwrap();
+    let fresh = Monitor::fixed(design).expect("nothing to learn");
     let part = |seed: u64| {
         let mut random = Random::new(seed);
         (0..RUNS / THREADS).map(|_| run_length(fresh.clone(), &mut random, mean)).sum::<u64>()
     };
     let total: u64 = std::thread::scope(|scope| {
         let parts: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || part(7 + thread))).collect();
-        parts.into_iter().map(|part| part.join().unwrap()).sum()
+        parts.into_iter().map(|part| part.join().expect("no run panics")).sum()
     });
     total as f64 / RUNS as f64
 }

@@ -21,7 +21,9 @@ impl Traces {
         let columns: Vec<_> = equation
             .svids()
             .iter()
-            .map(|svid| self.0.get(svid.as_str()).map(|(times, values)| Column::new(times, values).unwrap()))
+            .map(|svid| {
+                self.0.get(svid.as_str()).map(|(times, values)| Column::new(times, values).expect("a column"))
+            })
             .collect();
         equation.evaluate(START, &columns)
     }
@@ -38,7 +40,9 @@ fn ramp() -> Traces {
 #[track_caller]
 fn gives(traces: &Traces, text: &str, expected: f64) {
     match traces.evaluate(text) {
-        Outcome::Value(value) => assert!((value - expected).abs() < 1e-9, "{text} is {value}, not {expected}"),
+        Outcome::Value(value) => {
+            assert!((value - expected).abs() < 1e-9, "{text} is {value}, not {expected}")
+        }
         none => panic!("{text}: {none:?}"),
     }
 }
@@ -171,10 +175,7 @@ fn nothing_to_calculate_with_is_no_value_with_its_reason() {
 #[test]
 fn errors_point_at_the_place_and_say_what_to_write() {
     for (text, expected) in [
-        (
-            "men(TEMP)",
-            "line 1, column 1: unknown function `men`; did you mean `mean`?\n  men(TEMP)\n  ^^^",
-        ),
+        ("men(TEMP)", "line 1, column 1: unknown function `men`; did you mean `mean`?\n  men(TEMP)\n  ^^^"),
         (
             "max(TEMP)\n  - mn(TEMP)",
             "line 2, column 5: unknown function `mn`; did you mean `min`?\n    - mn(TEMP)\n      ^^",
@@ -237,12 +238,21 @@ fn length_and_depth_are_bounded() {
     assert!(Equation::parse(&nested(MAX_DEPTH - 1)).is_ok());
     assert!(Equation::parse(&nested(MAX_DEPTH)).unwrap_err().message.contains("nested deeper than 64"));
     for sign in ["-", "not ", "abs("] {
-        assert!(Equation::parse(&sign.repeat(MAX_DEPTH + 1)).unwrap_err().message.contains("nested"), "{sign}");
+        assert!(
+            Equation::parse(&sign.repeat(MAX_DEPTH + 1)).unwrap_err().message.contains("nested"),
+            "{sign}"
+        );
     }
     let long = format!("1{}", "+1".repeat((MAX_LENGTH - 1) / 2));
-    assert_eq!(Equation::parse(&long).unwrap().evaluate(0, &[]).value(), Some(((MAX_LENGTH - 1) / 2 + 1) as f64));
+    assert_eq!(
+        Equation::parse(&long).unwrap().evaluate(0, &[]).value(),
+        Some(((MAX_LENGTH - 1) / 2 + 1) as f64)
+    );
     let longer = Equation::parse(&format!("{long}+1")).unwrap_err();
-    assert_eq!(longer.message, format!("the equation has {} bytes, at most {MAX_LENGTH} are allowed", long.len() + 2));
+    assert_eq!(
+        longer.message,
+        format!("the equation has {} bytes, at most {MAX_LENGTH} are allowed", long.len() + 2)
+    );
 }
 
 #[test]

@@ -97,7 +97,9 @@ fn last_of_batch(design: &Design, model: &Model, prefix: &[Sample]) -> Judged {
     Judged {
         point: chart.points.last().unwrap().clone(),
         signals: at_last(&chart.signals),
-        companion: companion.and_then(|chart| chart.points.last().filter(|point| point.index == last)).cloned(),
+        companion: companion
+            .and_then(|chart| chart.points.last().filter(|point| point.index == last))
+            .cloned(),
         companion_signals: companion.map(|chart| at_last(&chart.signals)).unwrap_or_default(),
     }
 }

@@ -129,9 +129,9 @@ impl Common {
         let design = Design { rules, ..design };
         design.check()?;
         let Samples { samples, lines } = read(&Sheet::read(&self.csv)?)?;
-        let range = self.baseline.map(|(from, to)| -> RangeInclusive<u64> {
-            from..=to.unwrap_or(samples.len() as u64)
-        });
+        let range = self
+            .baseline
+            .map(|(from, to)| -> RangeInclusive<u64> { from..=to.unwrap_or(samples.len() as u64) });
         let chart = match specification {
             Some(specification) => analyse_capability(&design, &samples, range, specification),
             None => analyse(&design, &samples, range),

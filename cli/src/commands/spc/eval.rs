@@ -56,11 +56,12 @@ impl Eval {
 }
 
 fn traces(sheet: &Sheet) -> anyhow::Result<(i64, BTreeMap<String, Points>)> {
-    let (timestamp, metric, value) = (sheet.column("timestamp")?, sheet.column("metric")?, sheet.column("value")?);
+    let (timestamp, metric, value) =
+        (sheet.column("timestamp")?, sheet.column("metric")?, sheet.column("value")?);
     let mut rows = sheet.rows(|cells| {
-        let time: i64 = cells[timestamp]
-            .parse()
-            .map_err(|_| anyhow!("the timestamp `{}` is not a whole number of microseconds", &cells[timestamp]))?;
+        let time: i64 = cells[timestamp].parse().map_err(|_| {
+            anyhow!("the timestamp `{}` is not a whole number of microseconds", &cells[timestamp])
+        })?;
         // Values that are not finite are part of traces; the equation says what comes of them.
         let value: f64 =
             cells[value].parse().map_err(|_| anyhow!("the value `{}` is not a number", &cells[value]))?;

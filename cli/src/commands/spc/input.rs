@@ -63,7 +63,8 @@ impl Sheet {
         mut read: impl FnMut(&csv::StringRecord) -> anyhow::Result<T>,
     ) -> anyhow::Result<Vec<(u64, T)>> {
         let row = |row: &Row| {
-            let value = read(&row.cells).map_err(|e| anyhow!("{}, line {}: {e}", self.path.display(), row.line))?;
+            let value =
+                read(&row.cells).map_err(|e| anyhow!("{}, line {}: {e}", self.path.display(), row.line))?;
             Ok((row.line, value))
         };
         self.rows.iter().map(row).collect()
@@ -110,9 +111,11 @@ impl Sheet {
     }
 
     pub(super) fn vectors(&self, columns: &[String]) -> anyhow::Result<Samples> {
-        let columns: Vec<usize> = columns.iter().map(|name| self.column(name.trim())).collect::<Result<_, _>>()?;
+        let columns: Vec<usize> =
+            columns.iter().map(|name| self.column(name.trim())).collect::<Result<_, _>>()?;
         Ok(unzip(self.rows(|cells| {
-            let values: anyhow::Result<Vec<f64>> = columns.iter().map(|&column| self.number(cells, column)).collect();
+            let values: anyhow::Result<Vec<f64>> =
+                columns.iter().map(|&column| self.number(cells, column)).collect();
             values.map(Sample::Vector)
         })?))
     }

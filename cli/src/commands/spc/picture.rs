@@ -39,9 +39,10 @@ impl Picture {
 
     /// The lowest and the highest of everything, with a little air.
     pub(super) fn span(&self) -> (f64, f64) {
-        let all = self.marks.iter().flat_map(|mark| {
-            mark.heights.iter().copied().chain(mark.center).chain(mark.lcl).chain(mark.ucl)
-        });
+        let all = self
+            .marks
+            .iter()
+            .flat_map(|mark| mark.heights.iter().copied().chain(mark.center).chain(mark.lcl).chain(mark.ucl));
         let (low, high) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), y| (l.min(y), h.max(y)));
         let air = if high > low { 0.04 * (high - low) } else { 1.0 };
         (low - air, high + air)

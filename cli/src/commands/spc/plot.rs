@@ -31,7 +31,10 @@ pub(super) fn draw(picture: &Picture) -> String {
         text.push('\n');
     }
     let ends = (shown.first().map_or(0, index), shown.last().map_or(0, index));
-    text.push_str(&format!("{:>12} points {} to {}   * point  X signal  = limit  - centre\n", "", ends.0, ends.1));
+    text.push_str(&format!(
+        "{:>12} points {} to {}   * point  X signal  = limit  - centre\n",
+        "", ends.0, ends.1
+    ));
     text
 }
 

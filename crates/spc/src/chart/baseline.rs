@@ -137,7 +137,8 @@ fn exclude(design: &Design, samples: &[&Sample]) -> Result<Learned, LearnError> 
     let mut included = vec![true; samples.len()];
     loop {
         let model = estimate(design, samples, &included)?;
-        let excluded = || (1..).zip(&included).filter(|(_, included)| !**included).map(|(index, _)| index).collect();
+        let excluded =
+            || (1..).zip(&included).filter(|(_, included)| !**included).map(|(index, _)| index).collect();
         if !design.exclude {
             return Ok(Learned { model, excluded: excluded() });
         }
@@ -151,8 +152,12 @@ fn exclude(design: &Design, samples: &[&Sample]) -> Result<Learned, LearnError> 
 
 fn estimate(design: &Design, samples: &[&Sample], included: &[bool]) -> Result<Model, LearnError> {
     if design.robust {
-        let chosen: Vec<&Sample> =
-            samples.iter().zip(included).filter(|(_, included)| **included).map(|(sample, _)| *sample).collect();
+        let chosen: Vec<&Sample> = samples
+            .iter()
+            .zip(included)
+            .filter(|(_, included)| **included)
+            .map(|(sample, _)| *sample)
+            .collect();
         return robust(design, &chosen);
     }
     let mut sums = Sums::default();
@@ -354,7 +359,9 @@ fn robust(design: &Design, samples: &[&Sample]) -> Result<Model, LearnError> {
             Sample::Group(values) => {
                 centers.push(mean(values));
                 spreads.extend(match design.kind {
-                    Kind::XbarR => design.constants.range(values.len()).map(|k| width(values) / k.median).ok(),
+                    Kind::XbarR => {
+                        design.constants.range(values.len()).map(|k| width(values) / k.median).ok()
+                    }
                     _ => design.constants.deviation(values.len()).map(|k| deviation(values) / k.median).ok(),
                 });
             }
@@ -364,8 +371,11 @@ fn robust(design: &Design, samples: &[&Sample]) -> Result<Model, LearnError> {
     let center = median(&mut centers).unwrap_or_default();
     if design.kind.is_grouped() {
         let sigma = median(&mut spreads).unwrap_or_default();
-        let estimator =
-            if design.kind == Kind::XbarR { Estimator::MedianRange } else { Estimator::MedianStandardDeviation };
+        let estimator = if design.kind == Kind::XbarR {
+            Estimator::MedianRange
+        } else {
+            Estimator::MedianStandardDeviation
+        };
         // A median keeps 2/π of the information of a mean.
         let information: f64 = samples
             .iter()

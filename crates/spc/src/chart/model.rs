@@ -95,7 +95,11 @@ impl Model {
         if design.fixed.is_some() {
             let zones = design.zones_of_fixed();
             let estimator = if design.sd.is_some() { Estimator::Given } else { Estimator::FixedLimits };
-            return Some(known(zones.map(|zone| zone.0).or(design.target), zones.map(|zone| zone.1), estimator));
+            return Some(known(
+                zones.map(|zone| zone.0).or(design.target),
+                zones.map(|zone| zone.1),
+                estimator,
+            ));
         }
         let center = design.target?;
         Some(match design.kind {
@@ -117,7 +121,8 @@ impl Model {
 
     /// Whether it fits the design; a stored one may have been damaged.
     pub(crate) fn is_sound(&self, design: &Design) -> bool {
-        let numbers = self.center.is_none_or(usable) && self.sigma.is_none_or(|sigma| usable(sigma) && sigma > 0.0);
+        let numbers =
+            self.center.is_none_or(usable) && self.sigma.is_none_or(|sigma| usable(sigma) && sigma > 0.0);
         let shape = match design.kind {
             Kind::T2 { .. } => self.vector.as_ref().is_some_and(|vector| {
                 let count = vector.mean.len();

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Point;
 use super::baseline::Baseline;
 use super::design::{Design, DesignError, Kind, Sample, SampleError};
 use super::model::Model;
 use super::step::{Memory, Phase, Stepper};
-use super::Point;
 use crate::rules::{Signal, Watch, beyond};
 
 /// The longest baseline a monitor learns from.
@@ -53,6 +53,10 @@ enum Stage {
 /// What a monitor says about a sample.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made for one point and taken apart at once: a box would only cost time"
+)]
 pub enum Judgement {
     /// It belongs to the baseline.
     Learning {
@@ -190,7 +194,8 @@ impl Monitor {
                 }
                 let stepper = Stepper { design, model };
                 let mut step = stepper.step(memory, watch.index() + 1, sample, Phase::Two);
-                let found = watch.push(&design.rules, design.sides, step.mark, step.point.lcl, step.point.ucl);
+                let found =
+                    watch.push(&design.rules, design.sides, step.mark, step.point.lcl, step.point.ucl);
                 step.signals.extend(found);
                 Judgement::Judged(Judged {
                     companion_signals: step.companion.iter().filter_map(beyond).collect(),

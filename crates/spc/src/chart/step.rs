@@ -52,7 +52,9 @@ impl Stepper<'_> {
     /// Places a sample that the design has checked.
     pub(crate) fn step(&self, memory: &mut Memory, index: u64, sample: &Sample, phase: Phase) -> Step {
         match (self.design.kind, sample, memory) {
-            (Kind::Imr, Sample::Value(value), Memory::Last(last)) => individuals::step(self, last, index, *value),
+            (Kind::Imr, Sample::Value(value), Memory::Last(last)) => {
+                individuals::step(self, last, index, *value)
+            }
             (Kind::Ewma { lambda, asymptotic }, Sample::Value(value), Memory::Ewma(memory)) => {
                 ewma::step(self, memory, index, *value, lambda, asymptotic)
             }

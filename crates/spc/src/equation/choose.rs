@@ -101,7 +101,8 @@ impl<'a> Truth<'a> {
 
     /// False as long as one of the traces has no value yet, or none that is finite: nobody knows whether it holds.
     fn evaluate(&mut self) -> bool {
-        let last = |cursor: &Cursor<'_>| cursor.passed.checked_sub(1).map(|last| cursor.column.values()[last]);
+        let last =
+            |cursor: &Cursor<'_>| cursor.passed.checked_sub(1).map(|last| cursor.column.values()[last]);
         if !self.cursors.iter().all(|cursor| last(cursor).is_some_and(f64::is_finite)) {
             return false;
         }

@@ -104,7 +104,8 @@ pub(super) fn nearest(name: &str) -> Option<&'static str> {
     let known = Function::ALL.iter().map(|function| function.name());
     let known = known.chain(Scalar::ALL.iter().map(|scalar| scalar.name()));
     let lower = name.to_lowercase();
-    let aliases = [("avg", "mean"), ("average", "mean"), ("stddev", "std"), ("sd", "std"), ("variance", "var")];
+    let aliases =
+        [("avg", "mean"), ("average", "mean"), ("stddev", "std"), ("sd", "std"), ("variance", "var")];
     let alias = aliases.iter().find(|(alias, _)| *alias == lower).map(|(_, known)| *known);
     alias.or_else(|| {
         known

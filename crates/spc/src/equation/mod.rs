@@ -99,13 +99,19 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { svid } => write!(f, "there is no trace of {svid}"),
-            Self::Empty { svid } => write!(f, "no point of {svid} lies in the window and meets the condition"),
+            Self::Empty { svid } => {
+                write!(f, "no point of {svid} lies in the window and meets the condition")
+            }
             Self::TooFew { svid, function, needed, found } => {
                 write!(f, "{} needs {needed} points of {svid}, there is {found}", function.name())
             }
             Self::NonFinite { svid } => write!(f, "a value of {svid} is not a finite number"),
-            Self::NoTime { svid } => write!(f, "all points of {svid} have the same time, so they have no slope"),
-            Self::Undefined => write!(f, "the result is not a finite number (a division by zero, or too large)"),
+            Self::NoTime { svid } => {
+                write!(f, "all points of {svid} have the same time, so they have no slope")
+            }
+            Self::Undefined => {
+                write!(f, "the result is not a finite number (a division by zero, or too large)")
+            }
         }
     }
 }

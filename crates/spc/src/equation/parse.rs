@@ -193,7 +193,9 @@ impl Parser {
         };
         let condition = self.any()?;
         if self.peek() == &Token::Where {
-            return Err(Flaw::new(self.span(), "there is one `where` for a trace").hint("join them with `and`"));
+            return Err(
+                Flaw::new(self.span(), "there is one `where` for a trace").hint("join them with `and`")
+            );
         }
         let span = node.span.to(condition.span);
         let trace = Trace { condition: Some(Box::new(condition)), ..trace };

@@ -18,7 +18,6 @@ fn check(window: &Window<'_>) -> Option<Finding> {
         before > 0.0 && after < 0.0 || before < 0.0 && after > 0.0
     };
     let alternating = window.last(14)?.windows(3).rev().all(turns);
-    alternating.then(|| {
-        window.run(14, |run| format!("{run} alternate up and down: two causes seem to take turns."))
-    })
+    alternating
+        .then(|| window.run(14, |run| format!("{run} alternate up and down: two causes seem to take turns.")))
 }

@@ -17,7 +17,9 @@ fn check(window: &Window<'_>) -> Option<Finding> {
     let both = last.iter().any(|mark| mark.z > 0.0) && last.iter().any(|mark| mark.z < 0.0);
     (outside && both).then(|| {
         window.run(8, |run| {
-            format!("{run} avoid the zone within 1 σ of the centre, on both sides: a mixture of two processes.")
+            format!(
+                "{run} avoid the zone within 1 σ of the centre, on both sides: a mixture of two processes."
+            )
         })
     })
 }

@@ -100,9 +100,10 @@ pub(super) fn out_of(window: &Window<'_>, k: usize, n: usize, zone: f64) -> Opti
     let start = window.marks.len().saturating_sub(n);
     let last = &window.marks[start..];
     let far = |mark: &Mark, way: &Way| mark.z * way.sign() > zone;
-    let way = *window.ways().iter().find(|way| {
-        far(window.newest(), way) && last.iter().filter(|mark| far(mark, way)).count() >= k
-    })?;
+    let way = *window
+        .ways()
+        .iter()
+        .find(|way| far(window.newest(), way) && last.iter().filter(|mark| far(mark, way)).count() >= k)?;
     let first = window.index - last.len() as u64 + 1;
     let points: Vec<u64> =
         (first..).zip(last).filter(|(_, mark)| far(mark, &way)).map(|(index, _)| index).collect();

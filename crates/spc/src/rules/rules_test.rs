@@ -77,7 +77,8 @@ fn nelson_3_wants_six_rising_or_falling() {
 
 #[test]
 fn nelson_4_wants_fourteen_alternating() {
-    let fourteen: Vec<f64> = (0..14).map(|i| if i % 2 == 0 { 0.2 } else { -0.2 } + f64::from(i) / 100.0).collect();
+    let fourteen: Vec<f64> =
+        (0..14).map(|i| if i % 2 == 0 { 0.2 } else { -0.2 } + f64::from(i) / 100.0).collect();
     check(Rule::Nelson4, &fourteen, &(1..=14).collect::<Vec<_>>(), &fourteen[..13]);
 }
 
@@ -135,10 +136,8 @@ fn completes(rule: Rule, z: &[f64]) -> bool {
     let run = |n, test: &dyn Fn(f64) -> bool| tail(n).is_some_and(|tail| tail.into_iter().all(test));
     let some_of = |k: usize, n: usize, zone: f64| {
         let tail: Vec<f64> = z.iter().rev().take(n).copied().collect();
-        let (high, low) = (
-            tail.iter().filter(|&&z| z > zone).count(),
-            tail.iter().filter(|&&z| z < -zone).count(),
-        );
+        let (high, low) =
+            (tail.iter().filter(|&&z| z > zone).count(), tail.iter().filter(|&&z| z < -zone).count());
         tail[0] > zone && high >= k || tail[0] < -zone && low >= k
     };
     let steps = |n: usize| tail(n).map(|t| t.windows(2).map(|w| w[1] - w[0]).collect::<Vec<_>>());
@@ -148,14 +147,10 @@ fn completes(rule: Rule, z: &[f64]) -> bool {
         Rule::We3 | Rule::Nelson6 => some_of(4, 5, 1.0),
         Rule::We4 => run(8, &|z| z > 0.0) || run(8, &|z| z < 0.0),
         Rule::Nelson2 => run(9, &|z| z > 0.0) || run(9, &|z| z < 0.0),
-        Rule::Nelson3 => {
-            steps(6).is_some_and(|s| s.iter().all(|&s| s > 0.0) || s.iter().all(|&s| s < 0.0))
-        }
+        Rule::Nelson3 => steps(6).is_some_and(|s| s.iter().all(|&s| s > 0.0) || s.iter().all(|&s| s < 0.0)),
         Rule::Nelson4 => steps(14).is_some_and(|s| s.windows(2).all(|w| w[0] * w[1] < 0.0)),
         Rule::Nelson7 => run(15, &|z| z.abs() < 1.0),
-        Rule::Nelson8 => {
-            run(8, &|z| z.abs() > 1.0) && !run(8, &|z| z > 0.0) && !run(8, &|z| z < 0.0)
-        }
+        Rule::Nelson8 => run(8, &|z| z.abs() > 1.0) && !run(8, &|z| z > 0.0) && !run(8, &|z| z < 0.0),
     }
 }
 
