@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, made once")]
 pub(crate) enum Command {
     Demo(demo::Demo),
     Fsm(fsm::Fsm),
