@@ -76,7 +76,7 @@ fn stream(mut monitor: Monitor, samples: &[Sample]) -> Vec<Judgement> {
         .iter()
         .map(|sample| {
             let stored = monitor.encode();
-            let read = Monitor::decode(&stored).unwrap();
+            let read = Monitor::decode(&stored).expect("a stored state");
             assert_eq!(read, monitor, "what was stored comes back bit for bit");
             assert_eq!(read.encode(), stored, "the same state gives the same bytes");
             let (next, judgement) = read.update(sample);
@@ -88,14 +88,14 @@ fn stream(mut monitor: Monitor, samples: &[Sample]) -> Vec<Judgement> {
 
 /// What the whole chart says of the last point of a prefix.
 fn last_of_batch(design: &Design, model: &Model, prefix: &[Sample]) -> Judged {
-    let chart = judge(design, model, prefix).unwrap();
+    let chart = judge(design, model, prefix).expect("a chart");
     let last = prefix.len() as u64;
     let at_last = |signals: &[Signal]| -> Vec<Signal> {
         signals.iter().filter(|signal| signal.index == last).cloned().collect()
     };
     let companion = chart.companion.as_deref();
     Judged {
-        point: chart.points.last().unwrap().clone(),
+        point: chart.points.last().expect("a point").clone(),
         signals: at_last(&chart.signals),
         companion: companion
             .and_then(|chart| chart.points.last().filter(|point| point.index == last))
