@@ -177,6 +177,16 @@ mod tests {
     }
 
     #[test]
+    fn a_sigma_that_is_known_leaves_no_doubt_about_cp_and_only_that_of_the_mean_about_cpk() {
+        let specification = Specification::new(Some(-6.0), Some(6.0)).unwrap();
+        let found = Capability::new(&[-1.0, 0.0, 1.0, 0.0], Some((1.0, None)), specification).unwrap();
+        let cp = found.cp.unwrap();
+        assert_eq!((cp.value, cp.lower, cp.upper), (2.0, 2.0, 2.0));
+        near(found.cpk.upper - found.cpk.value, 1.96 / 6.0, 1e-4);
+        assert!(found.ppk.upper - found.ppk.lower > found.cpk.upper - found.cpk.lower);
+    }
+
+    #[test]
     fn limits_that_make_no_sense_are_refused() {
         assert_eq!(Specification::new(None, None), Err(CapabilityError::NoLimit));
         let crossed = CapabilityError::LimitsCross { lsl: 2.0, usl: 1.0 };
