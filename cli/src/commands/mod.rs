@@ -3,16 +3,20 @@
 mod demo;
 mod fsm;
 mod plan;
+mod spc;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, made once")]
 pub(crate) enum Command {
     Demo(demo::Demo),
     Fsm(fsm::Fsm),
     Plan(plan::Plan),
+    #[command(subcommand)]
+    Spc(spc::Spc),
 }
 
 impl Command {
@@ -21,6 +25,7 @@ impl Command {
             Self::Demo(demo) => demo.run(),
             Self::Fsm(fsm) => fsm.run(),
             Self::Plan(plan) => plan.run(),
+            Self::Spc(spc) => spc.run(),
         }
     }
 }

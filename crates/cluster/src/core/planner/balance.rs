@@ -1,7 +1,7 @@
 //! The band planner: everybody into `[lo, hi]`, moving the least weight.
 //!
 //! Donors shed what lies above a ceiling: `hi`, or lower where those below `lo` need more than that frees. What is shed
-//! and what nobody holds is placed heaviest first on the coldest worker. [`repair`](super::repair) mends what the size
+//! and what nobody holds is placed heaviest first on the coldest worker. [`repair`] mends what the size
 //! of single partitions left outside the band. The whole is repeated while it improves, so that planning a finished
 //! plan again changes nothing.
 
