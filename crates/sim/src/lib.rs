@@ -16,7 +16,11 @@
 //! ```
 
 mod broker;
+pub mod chaos;
+mod ledger;
+mod rng;
 mod world;
 
 pub use broker::Broker;
+pub use ledger::Violation;
 pub use world::{ProcessId, Publication, Setup, World};

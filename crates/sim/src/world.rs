@@ -6,12 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use phalanx_cluster::core::types::{Key, Pod, Time, Value, Version};
-use phalanx_cluster::core::{Config, Effect, Event, Worker, WorkerState};
+use phalanx_cluster::core::{Config, Effect, Event, ReadError, Worker, WorkerState, WriteError};
 
 use crate::broker::Broker;
+use crate::ledger::{Ledger, Violation};
+use crate::rng::Rng;
 
 /// One way between a process and the broker.
 const LATENCY: Duration = Duration::from_millis(1);
+/// An answer that has not come by then does not count any more.
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a worker takes to let go of what it has lost, or to drain.
 const LETTING_GO: Duration = Duration::from_millis(50);
 
@@ -33,6 +37,12 @@ impl Default for Setup {
 /// Names a process that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessId(usize);
+
+impl std::fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {}", self.0)
+    }
+}
 
 /// A map that was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +68,20 @@ struct Process {
     /// What arrived while it stood still.
     mailbox: Vec<Event>,
     wake: Option<Time>,
+    /// Until then nothing passes between it and the broker.
+    cut_until: Time,
+    /// Whether it was ever stopped or cut off.
+    disturbed: bool,
+    /// The id it held when last looked at.
+    held: Option<u32>,
 }
 
 #[derive(Debug)]
 enum Happening {
     /// A request reaches the broker.
     Request(ProcessId, Effect),
+    /// A request reaches the broker after its caller has given up.
+    LateRequest(Effect),
     /// Something reaches a process.
     Arrival(ProcessId, Event),
     /// A deadline of a process.
@@ -83,6 +101,10 @@ pub struct World {
     processes: Vec<Process>,
     published: Vec<Publication>,
     partitions: Arc<[(Arc<str>, u64)]>,
+    ledger: Ledger,
+    /// Chooses lost and late answers; none in a world without them.
+    shaker: Option<Rng>,
+    hash: u64,
 }
 
 impl World {
@@ -101,6 +123,9 @@ impl World {
             processes: Vec::new(),
             published: Vec::new(),
             partitions,
+            ledger: Ledger::default(),
+            shaker: None,
+            hash: 0xcbf2_9ce4_8422_2325,
         }
     }
 
@@ -149,7 +174,17 @@ impl World {
         let process = ProcessId(self.processes.len());
         let pod = Pod { name: format!("pod-{}", process.0).into(), uid: format!("uid-{}", process.0).into() };
         let worker = Worker::new(self.now, pod, self.setup.config.clone());
-        self.processes.push(Process { worker, alive: true, stopped: false, mailbox: Vec::new(), wake: None });
+        self.processes.push(Process {
+            worker,
+            alive: true,
+            stopped: false,
+            mailbox: Vec::new(),
+            wake: None,
+            cut_until: Time::ZERO,
+            disturbed: false,
+            held: None,
+        });
+        self.ledger.started(self.now, process);
         let retained: Vec<Event> = self
             .broker
             .entries()
@@ -178,6 +213,7 @@ impl World {
     /// SIGSTOP.
     pub fn stop(&mut self, process: ProcessId) {
         self.processes[process.0].stopped = true;
+        self.processes[process.0].disturbed = true;
     }
 
     /// SIGCONT: everything that arrived meanwhile is handled now, after the clock has jumped.
@@ -187,6 +223,40 @@ impl World {
         for event in [Event::Tick].into_iter().chain(mailbox) {
             self.deliver(process, event);
         }
+    }
+
+    /// From now on answers may be lost, and writes may land late.
+    pub fn shake(&mut self, seed: u64) {
+        self.shaker = Some(Rng::new(seed));
+    }
+
+    /// Nothing more is lost or late, and every link works.
+    pub fn calm(&mut self) {
+        self.shaker = None;
+        let now = self.now;
+        self.processes.iter_mut().for_each(|process| process.cut_until = process.cut_until.min(now));
+    }
+
+    /// Cuts a process off from the broker. What it asks stays unanswered; what it watches arrives afterwards.
+    pub fn cut(&mut self, process: ProcessId, until: Time) {
+        let target = &mut self.processes[process.0];
+        target.cut_until = target.cut_until.max(until);
+        target.disturbed = true;
+    }
+
+    /// The broker is away for everybody.
+    pub fn cut_all(&mut self, until: Time) {
+        (0..self.processes.len()).for_each(|process| self.cut(ProcessId(process), until));
+    }
+
+    /// Promises broken so far.
+    pub fn take_violations(&mut self) -> Vec<Violation> {
+        std::mem::take(&mut self.ledger.violations)
+    }
+
+    /// A hash over everything that happened.
+    pub fn trace_hash(&self) -> u64 {
+        self.hash
     }
 
     /// A person's command, such as the fleet size.
@@ -214,6 +284,9 @@ impl World {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Request(process, effect) => self.answer(process, effect),
+            Happening::LateRequest(effect) => {
+                self.apply(effect);
+            }
             Happening::Arrival(process, event) => self.deliver(process, event),
             Happening::Wake(process) => {
                 if self.processes[process.0].wake == Some(self.now) {
@@ -234,12 +307,46 @@ impl World {
             target.mailbox.push(event);
             return;
         }
+        if let Event::Written { ticket, result: Ok(_) } = &event {
+            self.ledger.acknowledged(process, *ticket);
+        }
+        self.hash = fold(self.hash, &[now.as_micros() as u64, process.0 as u64, shape(&event)]);
         let mut effects = Vec::new();
         target.worker.handle(now, event, &mut effects);
         for effect in effects {
+            self.ledger.asked(now, process, &effect);
             self.carry_out(process, effect);
         }
+        self.check_identity(process);
         self.set_alarm(process);
+    }
+
+    /// Two unfenced holders of one id, or an id lost without cause.
+    fn check_identity(&mut self, process: ProcessId) {
+        let now = self.now;
+        let target = &self.processes[process.0];
+        let holds = target.worker.holder().map(|holder| holder.id.0);
+        let leaving = target.worker.state() == WorkerState::Shutdown;
+        if let Some(lost) = target.held.filter(|was| holds != Some(*was) && !target.disturbed && !leaving) {
+            self.ledger.violate(
+                11,
+                now,
+                format!("{process} lost defender-{lost} although nothing befell it"),
+            );
+        }
+        if let Some(id) = holds.filter(|_| !self.processes[process.0].worker.is_fenced(now)) {
+            let other = (0..self.processes.len()).map(ProcessId).find(|&other| {
+                let candidate = &self.processes[other.0];
+                other != process
+                    && candidate.alive
+                    && candidate.worker.holder().is_some_and(|holder| holder.id.0 == id)
+                    && !candidate.worker.is_fenced(now)
+            });
+            if let Some(other) = other {
+                self.ledger.violate(10, now, format!("{process} and {other} both hold defender-{id}"));
+            }
+        }
+        self.processes[process.0].held = holds;
     }
 
     fn set_alarm(&mut self, process: ProcessId) {
@@ -256,9 +363,7 @@ impl World {
 
     fn carry_out(&mut self, process: ProcessId, effect: Effect) {
         match effect {
-            Effect::Write { .. } | Effect::Delete { .. } | Effect::Read { .. } => {
-                self.later(LATENCY, Happening::Request(process, effect));
-            }
+            Effect::Write { .. } | Effect::Delete { .. } | Effect::Read { .. } => self.send(process, effect),
             Effect::Assign { version, removed, .. } => {
                 if !removed.is_empty() {
                     self.later(LETTING_GO, Happening::Arrival(process, Event::LetGo(version)));
@@ -270,29 +375,58 @@ impl World {
         }
     }
 
+    /// A request on its way to the broker: it may wait for the link, come late, or lose its answer.
+    fn send(&mut self, process: ProcessId, effect: Effect) {
+        let cut = self.processes[process.0].cut_until.saturating_sub(self.now);
+        let fate = self.shaker.as_mut().map_or(0, |shaker| shaker.between(0, 400));
+        let delay = match fate {
+            1 => Duration::from_millis(self.shaker.as_mut().map_or(0, |shaker| shaker.between(100, 6_000))),
+            _ => LATENCY,
+        };
+        let arrives = cut + delay;
+        if arrives + LATENCY > TIMEOUT || fate == 2 {
+            // The caller gives up; the request may still arrive, if it is a write and the connection comes back soon.
+            self.later(TIMEOUT, Happening::Arrival(process, unanswered(&effect)));
+            if cut < Duration::from_secs(8) && !matches!(effect, Effect::Read { .. }) {
+                self.later(arrives, Happening::LateRequest(effect));
+            }
+            return;
+        }
+        self.later(arrives, Happening::Request(process, effect));
+    }
+
     fn answer(&mut self, process: ProcessId, effect: Effect) {
+        let event = self.apply(effect);
+        self.later(LATENCY, Happening::Arrival(process, event));
+    }
+
+    /// What a request does at the broker, and the answer.
+    fn apply(&mut self, effect: Effect) -> Event {
         let micros = self.micros();
-        let (event, changed) = match effect {
+        match effect {
             Effect::Write { ticket, key, value, condition } => {
                 let before = self.map_version();
-                let result = self.broker.write(micros, &key, value, condition);
-                if result.is_ok() && self.map_version() > before {
-                    self.note_publication();
+                let result = self.broker.write(micros, &key, value.clone(), condition);
+                if result.is_ok() {
+                    self.ledger.stored(self.now, &value);
+                    if self.map_version() > before {
+                        self.note_publication();
+                    }
+                    self.tell_watchers(&key);
                 }
-                (Event::Written { ticket, result }, result.is_ok().then_some(key))
+                Event::Written { ticket, result }
             }
             Effect::Delete { ticket, key, revision } => {
                 let result = self.broker.delete(micros, &key, revision);
-                (Event::Written { ticket, result }, result.is_ok().then_some(key))
+                if result.is_ok() {
+                    self.tell_watchers(&key);
+                }
+                Event::Written { ticket, result }
             }
             Effect::Read { ticket, key } => {
-                (Event::Fetched { ticket, result: Ok(self.broker.get(&key).cloned()) }, None)
+                Event::Fetched { ticket, result: Ok(self.broker.get(&key).cloned()) }
             }
             other => unreachable!("{other:?} is not for the broker"),
-        };
-        self.later(LATENCY, Happening::Arrival(process, event));
-        if let Some(key) = changed {
-            self.tell_watchers(&key);
         }
     }
 
@@ -300,7 +434,8 @@ impl World {
         let entry = self.broker.get(key).cloned();
         for process in self.living().collect::<Vec<_>>() {
             let event = Event::Watched { key: key.clone(), entry: entry.clone(), retained: false };
-            self.later(LATENCY, Happening::Arrival(process, event));
+            let cut = self.processes[process.0].cut_until.saturating_sub(self.now);
+            self.later(cut + LATENCY, Happening::Arrival(process, event));
         }
     }
 
@@ -339,5 +474,36 @@ impl World {
         self.living()
             .filter(|&process| self.worker(process).holder().is_some())
             .all(|p| self.worker(p).state() == state)
+    }
+}
+
+/// What a caller is told when it gives up waiting.
+fn unanswered(effect: &Effect) -> Event {
+    match effect {
+        Effect::Read { ticket, .. } => Event::Fetched { ticket: *ticket, result: Err(ReadError) },
+        Effect::Write { ticket, .. } | Effect::Delete { ticket, .. } => {
+            Event::Written { ticket: *ticket, result: Err(WriteError::Unknown) }
+        }
+        other => unreachable!("{other:?} is not for the broker"),
+    }
+}
+
+/// FNV-1a over whole words.
+fn fold(hash: u64, words: &[u64]) -> u64 {
+    words.iter().fold(hash, |hash, word| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// What kind of event it was, for the trace.
+fn shape(event: &Event) -> u64 {
+    match event {
+        Event::Tick => 1,
+        Event::Synced => 2,
+        Event::Watched { entry, .. } => 3 + entry.as_ref().map_or(0, |entry| entry.revision.0 << 8),
+        Event::Written { ticket, result } => 4 + (ticket.serial << 8) + u64::from(result.is_ok()),
+        Event::Fetched { ticket, result } => 6 + (ticket.serial << 8) + u64::from(result.is_ok()),
+        Event::Partitions(_) => 8,
+        Event::LetGo(version) => 9 + (version.0 << 8),
+        Event::Drained => 10,
+        Event::Shutdown => 11,
     }
 }

@@ -67,6 +67,10 @@ pub(super) struct Controller {
     /// Versions whose balance was looked at, with the answer.
     imbalance: Option<(Version, bool)>,
     said: Option<(ClusterState, Time)>,
+    /// What was said last has come back through the watch: whatever comes after it is a late write.
+    heard_back: bool,
+    /// A late write of an earlier word stands in the key.
+    overwritten: bool,
 }
 
 impl Controller {
@@ -91,6 +95,8 @@ impl Controller {
             restarting: false,
             imbalance: None,
             said: None,
+            heard_back: false,
+            overwritten: false,
         };
         controller.inherit(around);
         controller
@@ -115,6 +121,17 @@ impl Controller {
             CalculatorState::Rebalancing => WorkerState::Rebalancing,
             CalculatorState::Emergency => WorkerState::Emergency,
         }
+    }
+
+    /// The watch shows what stands in the state key: if that is not our last word although it has been there, it must be
+    /// said again.
+    pub(super) fn saw_state(&mut self, state: &ClusterState) {
+        let last = self
+            .said
+            .as_ref()
+            .is_some_and(|(said, _)| (said.epoch, said.serial) == (state.epoch, state.serial));
+        self.overwritten |= self.heard_back && !last;
+        self.heard_back |= last;
     }
 
     /// An answer to a read of the map or about a suspect. Gives a heartbeat to note, if one was read.
@@ -440,23 +457,27 @@ impl Controller {
         let state = ClusterState {
             state: self.state(),
             epoch: self.epoch,
+            serial: self.said.as_ref().map_or(1, |(said, _)| said.serial + 1),
             window: self.window.map(|window| (window.kind, left(window.ends))),
             graces: topology.graces.iter().map(|(&id, &until)| (id, left(until))).collect(),
         };
         // What is left of a window grows old, and whoever joins meanwhile cannot know how old: say it again.
         let interval = around.config.heartbeat_interval;
         let timed = state.window.is_some() || !state.graces.is_empty();
-        let news = self.said.as_ref().is_none_or(|(said, at)| {
-            timed && around.now.saturating_sub(*at) >= interval
-                || said.state != state.state
-                || said.window.map(|(kind, _)| kind) != state.window.map(|(kind, _)| kind)
-                || !said.graces.keys().eq(state.graces.keys())
-        });
+        let news = self.overwritten
+            || self.said.as_ref().is_none_or(|(said, at)| {
+                timed && around.now.saturating_sub(*at) >= interval
+                    || said.state != state.state
+                    || said.window.map(|(kind, _)| kind) != state.window.map(|(kind, _)| kind)
+                    || !said.graces.keys().eq(state.graces.keys())
+            });
         if news {
             let ticket = tickets.next(Purpose::WriteState);
             let value = Value::ClusterState(state.clone());
             out.push(Effect::Write { ticket, key: Key::ClusterState, value, condition: Condition::None });
             self.said = Some((state, around.now));
+            self.heard_back = false;
+            self.overwritten = false;
         }
     }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::health::{HealthyClock, Mark};
-use super::io::{Condition, Effect, Purpose, Ticket, Tickets, WriteError, Written};
+use super::io::{Condition, Effect, Purpose, ReadError, Ticket, Tickets, WriteError, Written};
 use super::types::{Claim, Entry, Holder, Incarnation, Key, Pod, Revision, Time, Value, WorkerId};
 
 /// A claim as the watch showed it.
@@ -74,20 +74,12 @@ pub(super) struct Identity {
     claims: BTreeMap<WorkerId, SeenClaim>,
     /// The newest life seen of each id.
     lives: BTreeMap<WorkerId, Incarnation>,
-    /// Ids whose create was refused before the watch showed why.
-    refused: BTreeSet<WorkerId>,
     stage: Stage,
 }
 
 impl Identity {
     pub(super) fn new(pod: Pod) -> Self {
-        Self {
-            pod,
-            claims: BTreeMap::new(),
-            lives: BTreeMap::new(),
-            refused: BTreeSet::new(),
-            stage: Stage::None,
-        }
+        Self { pod, claims: BTreeMap::new(), lives: BTreeMap::new(), stage: Stage::None }
     }
 
     pub(super) fn holder(&self) -> Option<Holder> {
@@ -115,7 +107,6 @@ impl Identity {
         tickets: &mut Tickets,
         out: &mut Vec<Effect>,
     ) -> Outcome {
-        self.refused.remove(&id);
         let Some((entry, claim)) = entry.and_then(|entry| claim_of(entry).map(|claim| (entry, claim))) else {
             self.claims.remove(&id);
             return Outcome::Nothing;
@@ -127,8 +118,7 @@ impl Identity {
             let life = self.lives.entry(id).or_default();
             *life = (*life).max(Incarnation(entry.stored_at));
         }
-        let changed = clock.mark();
-        self.claims.insert(id, SeenClaim { pod: claim.pod.clone(), revision: entry.revision, changed });
+        self.remember(id, Some(entry), clock);
         match &self.stage {
             Stage::Held(held)
                 if held.holder.id == id && claim.pod != self.pod && entry.revision > held.revision =>
@@ -163,7 +153,7 @@ impl Identity {
     /// Which id to try, and how: one that our own pod held before; a free one that the map names; any free one; one
     /// whose holder has been silent for long.
     fn candidate(&self, search: &Search<'_>) -> Option<(WorkerId, Condition)> {
-        let ids = || (0..search.limit).map(WorkerId).filter(|id| !self.refused.contains(id));
+        let ids = || (0..search.limit).map(WorkerId);
         let own = ids().find_map(|id| {
             let claim = self.claims.get(&id).filter(|claim| claim.pod.uid == self.pod.uid)?;
             Some((id, Condition::Revision(claim.revision)))
@@ -214,14 +204,12 @@ impl Identity {
         match &self.stage {
             &Stage::Claiming { id, ticket: expected } if expected == ticket => match result {
                 Ok(written) => self.hold(id, written),
-                Err(WriteError::Conflict | WriteError::Failed) => {
-                    if result == Err(WriteError::Conflict) {
-                        self.refused.insert(id);
-                    }
+                Err(WriteError::Failed) => {
                     self.stage = Stage::None;
                     Outcome::LookOn
                 }
-                Err(WriteError::Unknown) => {
+                // Somebody was faster, or we were and do not know it: only the key itself tells.
+                Err(WriteError::Conflict | WriteError::Unknown) => {
                     let ticket = tickets.next(Purpose::ReadClaim);
                     out.push(Effect::Read { ticket, key: Key::Claim(id) });
                     self.stage = Stage::Settling { id, ticket };
@@ -246,7 +234,8 @@ impl Identity {
     pub(super) fn fetched(
         &mut self,
         ticket: Ticket,
-        entry: Result<Option<Entry>, super::io::ReadError>,
+        entry: Result<Option<Entry>, ReadError>,
+        clock: &HealthyClock,
         tickets: &mut Tickets,
         out: &mut Vec<Effect>,
     ) -> Outcome {
@@ -255,9 +244,10 @@ impl Identity {
                 Ok(Some(entry)) if self.is_mine(&entry) => {
                     self.hold(id, Written { revision: entry.revision, stored_at: entry.stored_at })
                 }
-                Ok(_) => {
-                    // Not there now; if it lands later, the watch shows it and it is tidied away or taken as our own.
+                Ok(entry) => {
+                    // Not ours now; if it lands later, the watch shows it and it is tidied away or taken as our own.
                     self.stage = Stage::None;
+                    self.remember(id, entry.as_ref(), clock);
                     Outcome::LookOn
                 }
                 Err(_) => {
@@ -301,13 +291,24 @@ impl Identity {
         }
     }
 
+    /// Notes who holds an id. A revision that is known already has not changed.
+    fn remember(&mut self, id: WorkerId, entry: Option<&Entry>, clock: &HealthyClock) {
+        let Some((entry, claim)) = entry.and_then(|entry| claim_of(entry).map(|claim| (entry, claim))) else {
+            self.claims.remove(&id);
+            return;
+        };
+        if self.claims.get(&id).is_none_or(|known| known.revision < entry.revision) {
+            let seen = SeenClaim { pod: claim.pod.clone(), revision: entry.revision, changed: clock.mark() };
+            self.claims.insert(id, seen);
+        }
+    }
+
     fn hold(&mut self, id: WorkerId, written: Written) -> Outcome {
         // Above any life seen of this id, also where the broker's clock has stepped back.
         let seen = self.lives.get(&id).copied().unwrap_or_default();
         let incarnation = Incarnation(written.stored_at).max(Incarnation(seen.0 + 1));
         let holder = Holder { id, incarnation };
         self.lives.insert(id, incarnation);
-        self.refused.clear();
         self.stage = Stage::Held(Held { holder, revision: written.revision, renewals: 0, pending: None });
         Outcome::Claimed(holder)
     }

@@ -229,6 +229,8 @@ pub struct ClusterState {
     pub state: WorkerState,
     /// The leader that says so.
     pub epoch: Epoch,
+    /// Counts what that leader has said: a late write must not look like news.
+    pub serial: u64,
     /// The open window and what was left of it when this was written.
     pub window: Option<(WindowKind, Duration)>,
     /// Ids that have left, and what was left of their graces when this was written.

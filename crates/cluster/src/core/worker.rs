@@ -205,7 +205,14 @@ impl Worker {
                 self.see_map(map, revision, out)
             }
             (Key::ClusterState, Some(Entry { value: Value::ClusterState(state), .. })) => {
-                self.last_state = Some((state, now));
+                if let Some(controller) = &mut self.controller {
+                    controller.saw_state(&state);
+                }
+                // A late write of an earlier word is no news.
+                let newest = self.last_state.as_ref().map(|(known, _)| (known.epoch, known.serial));
+                if newest.is_none_or(|newest| (state.epoch, state.serial) > newest) {
+                    self.last_state = Some((state, now));
+                }
             }
             (Key::FleetSize, entry) => {
                 self.commanded_size = entry.and_then(|entry| match entry.value {
@@ -306,7 +313,7 @@ impl Worker {
     ) {
         match ticket.purpose {
             Purpose::ReadClaim => {
-                let outcome = self.identity.fetched(ticket, result, &mut self.tickets, out);
+                let outcome = self.identity.fetched(ticket, result, &self.clock, &mut self.tickets, out);
                 self.identity_came_to(now, outcome, out);
             }
             Purpose::ReadLease => {
@@ -355,6 +362,9 @@ impl Worker {
         match outcome {
             identity::Outcome::Claimed(_) => {
                 self.enter(now, WorkerState::Election, "id claimed");
+                if !self.fence.is_open(now) {
+                    self.enter(now, WorkerState::Degraded, "no heartbeat was acknowledged");
+                }
                 self.heartbeat_now = true;
                 self.follow_map(out);
             }
@@ -520,7 +530,9 @@ impl Worker {
     }
 
     fn leave_degraded(&mut self, now: Time) {
-        let Some(me) = self.identity.holder() else { return };
+        let Some(me) = self.identity.holder().filter(|_| self.state() == WorkerState::Degraded) else {
+            return;
+        };
         let named = self.map.as_ref().is_some_and(|(map, _)| map.workers.contains(&me.id));
         let to = if named { WorkerState::Stable } else { WorkerState::Election };
         self.enter(now, to, "proved itself again");
@@ -593,8 +605,9 @@ impl Worker {
         }
     }
 
+    /// Goes to a state, unless the worker is leaving: that is the last one.
     fn enter(&mut self, now: Time, to: WorkerState, cause: &'static str) {
-        if self.state() != to {
+        if self.state() != to && self.state() != WorkerState::Shutdown {
             let legal = self.lifecycle.go(now, to, cause);
             debug_assert!(legal.is_ok(), "{legal:?} ({cause})");
         }
