@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::net::{free_ports, http_get};
+use crate::net::{free_ports, http_get, is_free};
 use crate::process::{Lifetime, Process, bound_to_parent};
 use crate::provision::{self, Error};
 use crate::scratch::scratch_dir;
@@ -48,6 +48,12 @@ impl Ports {
             free_ports().map_err(|e| Error::failed("looking for free ports", e))?;
         Ok(Self { client, monitor, route })
     }
+
+    /// Ports that are free now, with the one that clients try by themselves where it is among them.
+    pub fn usual() -> Result<Self, Error> {
+        let ports = Self::free()?;
+        Ok(Self { client: if is_free(4222) { 4222 } else { ports.client }, ..ports })
+    }
 }
 
 /// How a node is set up.
@@ -68,7 +74,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Writes the configuration and starts the server. It may not be ready yet: see [`Node::wait_until`].
+    /// Writes the configuration and starts the server. It may not be ready yet: see [`Node::wait_until_ready`].
     pub fn launch(&self, lifetime: Lifetime) -> Result<Process, Error> {
         let config = self.dir.join("nats.conf");
         fs::create_dir_all(&self.dir)
@@ -83,8 +89,8 @@ impl Node {
             .map_err(|e| Error::failed(format!("starting {}", self.binary.display()), e))
     }
 
-    /// Waits until the server says of itself that it is the one we started and, with `healthy`, that JetStream works.
-    pub fn wait_until(&self, process: &mut Process, healthy: bool) -> Result<(), Error> {
+    /// Waits until the server says of itself that it is the one we started and that JetStream works.
+    pub fn wait_until_ready(&self, process: &mut Process) -> Result<(), Error> {
         let named = format!("\"server_name\": \"{}\"", self.name);
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -97,11 +103,12 @@ impl Node {
             let ours = || http_get(self.ports.monitor, "/varz").is_ok_and(|answer| answer.contains(&named));
             let ok =
                 || http_get(self.ports.monitor, "/healthz").is_ok_and(|answer| answer.contains("\"ok\""));
-            if ours() && (!healthy || ok()) {
+            if ours() && ok() {
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(5));
         }
+        process.kill();
         Err(Error::failed("nats-server", format!("not ready after {PATIENCE:?}: {}", self.last_log_line())))
     }
 
@@ -163,13 +170,13 @@ impl Server {
             let node = Node {
                 binary: binary.clone(),
                 dir: dir.path().join("n1"),
-                name: unique_name("n1"),
+                name: unique_name("test"),
                 ports: Ports::free()?,
                 routes: Vec::new(),
                 extra: extra.to_owned(),
             };
             let mut process = node.launch(Lifetime::WithUs)?;
-            node.wait_until(&mut process, true)?;
+            node.wait_until_ready(&mut process)?;
             Ok((node, process))
         })
         .map(|(node, process)| Self { node, process, _dir: Some(dir) })
@@ -214,7 +221,7 @@ impl Server {
     pub fn restart(&mut self) -> Result<(), Error> {
         self.process.kill();
         self.process = self.node.launch(Lifetime::WithUs)?;
-        self.node.wait_until(&mut self.process, true)
+        self.node.wait_until_ready(&mut self.process)
     }
 }
 
@@ -236,7 +243,7 @@ impl Cluster {
         let binary = provision::nats(&|_| {})?;
         let dir = scratch()?;
         let nodes = with_free_ports(|| {
-            let nodes = cluster_nodes(&binary, dir.path(), extra)?;
+            let nodes = cluster_nodes(&binary, dir.path(), &unique_name("test"), extra)?;
             launch_cluster(&nodes, Lifetime::WithUs).map(|processes| nodes.into_iter().zip(processes))
         })?
         .map(|(node, process)| Server { node, process, _dir: None })
@@ -260,8 +267,9 @@ impl Cluster {
     }
 }
 
-/// Three nodes with free ports under `dir`.
-pub fn cluster_nodes(binary: &Path, dir: &Path, extra: &str) -> Result<Vec<Node>, Error> {
+/// Three nodes with free ports under `dir`, named after `base`. Data found there belongs to the nodes by name, so a
+/// cluster that is to find its data again keeps its base.
+pub fn cluster_nodes(binary: &Path, dir: &Path, base: &str, extra: &str) -> Result<Vec<Node>, Error> {
     let ports = [Ports::free()?, Ports::free()?, Ports::free()?];
     let routes: Vec<u16> = ports.iter().map(|ports| ports.route).collect();
     Ok((1..=3)
@@ -269,7 +277,7 @@ pub fn cluster_nodes(binary: &Path, dir: &Path, extra: &str) -> Result<Vec<Node>
         .map(|(n, ports)| Node {
             binary: binary.to_owned(),
             dir: dir.join(format!("n{n}")),
-            name: unique_name(&format!("n{n}")),
+            name: format!("{base}-n{n}"),
             ports,
             routes: routes.clone(),
             extra: extra.to_owned(),
@@ -280,10 +288,12 @@ pub fn cluster_nodes(binary: &Path, dir: &Path, extra: &str) -> Result<Vec<Node>
 /// Launches the nodes together: none is healthy before the others are there.
 pub fn launch_cluster(nodes: &[Node], lifetime: Lifetime) -> Result<Vec<Process>, Error> {
     let mut processes = nodes.iter().map(|node| node.launch(lifetime)).collect::<Result<Vec<_>, _>>()?;
-    for (node, process) in nodes.iter().zip(&mut processes) {
-        node.wait_until(process, true)?;
+    let ready =
+        nodes.iter().zip(&mut processes).try_for_each(|(node, process)| node.wait_until_ready(process));
+    if ready.is_err() {
+        processes.iter_mut().for_each(Process::kill);
     }
-    Ok(processes)
+    ready.map(|()| processes)
 }
 
 /// Unique on this machine: no two servers of any run answer to the same name.

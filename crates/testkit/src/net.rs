@@ -38,3 +38,8 @@ pub(crate) fn http_get(port: u16, path: &str) -> io::Result<String> {
     stream.read_to_string(&mut answer)?;
     Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }
+
+/// Whether a loopback port is free now.
+pub(crate) fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}

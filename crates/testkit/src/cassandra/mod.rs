@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::nats::unique_name;
-use crate::net::free_ports;
+use crate::net::{free_ports, is_free};
 use crate::process::{Lifetime, Process, bound_to_parent, has_setpriv, succeeds};
 use crate::provision::{self, CassandraHome, Error};
 use crate::scratch::scratch_dir;
@@ -49,6 +49,11 @@ impl Node {
         let [cql_port, storage_port] =
             free_ports().map_err(|e| Error::failed("looking for free ports", e))?;
         Ok(Self { home, dir: dir.to_owned(), cql_port, storage_port })
+    }
+
+    /// The same, on the port that clients try by themselves where that is free.
+    pub fn on_usual_port(self) -> Self {
+        Self { cql_port: if is_free(9042) { 9042 } else { self.cql_port }, ..self }
     }
 
     /// The address for clients.
@@ -116,6 +121,7 @@ impl Node {
             }
             thread::sleep(Duration::from_millis(20));
         }
+        process.kill();
         Err(Error::failed("Cassandra", format!("no answer after {PATIENCE:?}: {}", self.last_log_lines())))
     }
 

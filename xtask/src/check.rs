@@ -1,0 +1,112 @@
+//! `check` looks and writes nothing; `fix` writes.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::generated;
+use crate::workspace::{cargo, output, root, succeed};
+
+/// A check: what it is called, and how it is made.
+type Step = (&'static str, fn() -> Result<()>);
+
+/// Runs every check, also after one has failed, so that one run shows all there is to mend.
+pub(crate) fn check() -> Result<()> {
+    let steps: [Step; 5] = [
+        ("format", || succeed(&mut cargo(&["fmt", "--all", "--check"]))),
+        ("lints", || {
+            succeed(&mut cargo(&[
+                "clippy",
+                "--quiet",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "--deny",
+                "warnings",
+            ]))
+        }),
+        ("docs", || {
+            succeed(
+                cargo(&["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"])
+                    .env("RUSTDOCFLAGS", "--deny warnings"),
+            )
+        }),
+        ("generated files", generated_files_are_fresh),
+        ("dependencies", dependencies_are_used),
+    ];
+    let mut failed = Vec::new();
+    for (name, step) in steps {
+        eprintln!("checking {name}");
+        if let Err(error) = step() {
+            eprintln!("  {error:#}");
+            failed.push(name);
+        }
+    }
+    if !failed.is_empty() {
+        bail!("to mend: {}", failed.join(", "));
+    }
+    println!("all checks passed");
+    Ok(())
+}
+
+/// Formats the code and writes the generated files.
+pub(crate) fn fix() -> Result<()> {
+    succeed(&mut cargo(&["fmt", "--all"]))?;
+    for file in generated::all()? {
+        if !file.is_fresh() {
+            file.write()?;
+            println!("wrote {}", file.path.display());
+        }
+    }
+    Ok(())
+}
+
+fn generated_files_are_fresh() -> Result<()> {
+    let stale: Vec<_> = generated::all()?
+        .into_iter()
+        .filter(|file| !file.is_fresh())
+        .map(|file| file.path.strip_prefix(root()).unwrap_or(&file.path).display().to_string())
+        .collect();
+    if !stale.is_empty() {
+        bail!("stale: {}; `cargo xtask fix` writes them anew", stale.join(", "));
+    }
+    Ok(())
+}
+
+/// A dependency whose name stands in no source file of the crate is not used.
+fn dependencies_are_used() -> Result<()> {
+    let metadata = output(&mut cargo(&["metadata", "--format-version=1", "--no-deps"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
+    let mut unused = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let manifest = package["manifest_path"].as_str().unwrap_or_default();
+        let mut source = String::new();
+        collect_source(Path::new(manifest).parent().context("a package without a folder")?, &mut source)?;
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let name = dependency["rename"].as_str().or(dependency["name"].as_str()).unwrap_or_default();
+            if !source.contains(&name.replace('-', "_")) {
+                unused.push(format!("{name} in {}", package["name"].as_str().unwrap_or_default()));
+            }
+        }
+    }
+    if !unused.is_empty() {
+        bail!("unused: {}", unused.join(", "));
+    }
+    Ok(())
+}
+
+fn collect_source(dir: &Path, source: &mut String) -> Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| format!("could not read {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() && !path.ends_with("target") {
+            collect_source(&path, source)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            source.push_str(
+                &fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?,
+            );
+        }
+    }
+    Ok(())
+}
