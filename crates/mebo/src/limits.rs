@@ -25,3 +25,23 @@ impl Default for Limits {
         Self { decompressed_bytes: 128 << 20, points_per_metric: 1 << 24 }
     }
 }
+
+/// How a blob is read.
+///
+/// ```
+/// use phalanx_mebo::ReadOptions;
+///
+/// let options = ReadOptions { repair_legacy: true, ..ReadOptions::default() };
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadOptions {
+    /// What a blob may cost.
+    pub limits: Limits,
+    /// Undoes a defect of writers before version 1.4.3 that were fed point by point (§12.2): in every metric but the
+    /// first, the first timestamp came out doubled and all from the third on wrong.
+    ///
+    /// Such columns are recognised by their second timestamp, which stayed right and is not much more than half of the
+    /// first. That is a guess, a very good one for real clocks, so it has to be asked for; without it the reader gives
+    /// what the bytes say.
+    pub repair_legacy: bool,
+}

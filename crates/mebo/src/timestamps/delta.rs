@@ -30,10 +30,9 @@ impl<'a> Decoder<'a> {
             out = rest;
         }
         let (mut at, mut time, mut step) = (self.at, self.time, self.step);
-        while let Some((slot, rest)) = out.split_first_mut() {
-            if let Some((eight, rest)) = out.split_first_chunk_mut::<8>()
-                && self.column.get(at..).and_then(<[u8]>::first_chunk::<8>) == Some(&[0; 8])
-            {
+        while !out.is_empty() {
+            if out.len() >= 8 && self.column.get(at..).and_then(<[u8]>::first_chunk::<8>) == Some(&[0; 8]) {
+                let (eight, rest) = out.split_at_mut(8);
                 for slot in eight {
                     time = time.wrapping_add(step);
                     *slot = time;
@@ -45,9 +44,9 @@ impl<'a> Decoder<'a> {
             let (stored, next) = read_varint(self.column, at)?;
             step = step.wrapping_add(unzigzag(stored));
             time = time.wrapping_add(step);
-            *slot = time;
+            out[0] = time;
             at = next;
-            out = rest;
+            out = &mut out[1..];
         }
         (self.at, self.time, self.step) = (at, time, step);
         Ok(())
