@@ -279,3 +279,61 @@ pub(crate) mod touched {
         TOUCHED.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoder::{Encoder, EncoderOptions};
+
+    fn two_hundred(options: EncoderOptions) -> Vec<u8> {
+        let mut encoder = Encoder::new(0, options);
+        for id in 1..=200 {
+            let timestamps: Vec<i64> = (0..50).map(|i| i * 1000 + id as i64).collect();
+            let values: Vec<f64> = (0..50).map(|i| f64::from(i % 7) + id as f64).collect();
+            encoder.add(id, &timestamps, &values).expect("a good metric");
+        }
+        encoder.finish().expect("a good blob")
+    }
+
+    #[test]
+    fn decoding_one_metric_of_200_touches_its_columns_only() {
+        for layout in [Layout::V1, Layout::V2] {
+            let bytes = two_hundred(EncoderOptions { layout, ..EncoderOptions::default() });
+            touched::take();
+            let blob = NumericBlob::open(&bytes).expect("a good blob");
+            assert_eq!(touched::take(), [], "opening decodes nothing");
+            let metric = blob.find(77).expect("it was added");
+            assert_eq!(touched::take(), [], "finding decodes nothing");
+            let (mut timestamps, mut values) = (Vec::new(), Vec::new());
+            metric.decode_into(&mut timestamps, &mut values).expect("a good metric");
+            assert_eq!(touched::take(), [(Column::Timestamps, 76), (Column::Values, 76)]);
+            assert_eq!((timestamps[1], values[1]), (1077, 78.0));
+            metric.values_into(&mut values).expect("a good metric");
+            assert_eq!(touched::take(), [(Column::Values, 76)], "values without their timestamps");
+        }
+    }
+
+    #[test]
+    fn the_columns_of_other_metrics_may_be_garbage() {
+        let mut bytes = two_hundred(EncoderOptions::default());
+        let blob = NumericBlob::open(&bytes).expect("a good blob");
+        let [times, numbers] = [&blob.timestamps, &blob.values].map(|payload| payload.stored_len());
+        let (start, values_start) = (blob.header.timestamps_offset as usize, blob.header.values_offset as usize);
+        let keep_times = blob.index.range(76, Column::Timestamps, times);
+        let keep_values = blob.index.range(76, Column::Values, numbers);
+        for i in (0..times).filter(|i| !keep_times.contains(i)) {
+            bytes[start + i] = 0xFF;
+        }
+        for i in (0..numbers).filter(|i| !keep_values.contains(i)) {
+            bytes[values_start + i] = 0xFF;
+        }
+        let blob = NumericBlob::open(&bytes).expect("the structure is as it was");
+        let (mut timestamps, mut values) = (Vec::new(), Vec::new());
+        let metric = blob.find(77).expect("it was added");
+        metric.decode_into(&mut timestamps, &mut values).expect("an untouched metric");
+        assert_eq!((timestamps[49], values[49]), (49_077, 77.0));
+        let other = blob.find(78).expect("it was added");
+        other.decode_into(&mut timestamps, &mut values).expect_err("garbage");
+        assert_eq!((timestamps.len(), values.len()), (50, 50), "buffers are as they were");
+    }
+}

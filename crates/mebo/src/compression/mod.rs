@@ -70,10 +70,6 @@ impl Payload {
         self.end - self.start
     }
 
-    pub(crate) fn start(&self) -> usize {
-        self.start
-    }
-
     /// Whether the bytes are in the blob as they are.
     pub(crate) fn is_plain(&self) -> bool {
         self.codec == Compression::None || self.start == self.end
