@@ -2,6 +2,7 @@
 
 mod demo;
 mod fsm;
+mod mebo;
 
 use std::process::ExitCode;
 
@@ -11,6 +12,7 @@ use clap::Subcommand;
 pub(crate) enum Command {
     Demo(demo::Demo),
     Fsm(fsm::Fsm),
+    Mebo(mebo::Mebo),
 }
 
 impl Command {
@@ -18,6 +20,7 @@ impl Command {
         match self {
             Self::Demo(demo) => demo.run(),
             Self::Fsm(fsm) => fsm.run(),
+            Self::Mebo(mebo) => mebo.run(),
         }
     }
 }

@@ -87,7 +87,8 @@ fn data(points: usize) -> Vec<Series> {
     (0..METRICS)
         .map(|metric| {
             let mut hundredths = 10_000 + random.below(90_000) as i64;
-            let timestamps = (0..points as i64).map(|i| START + i * 100_000 + random.below(500) as i64).collect();
+            let timestamps =
+                (0..points as i64).map(|i| START + i * 100_000 + random.below(500) as i64).collect();
             let values = (0..points)
                 .map(|_| {
                     if random.below(4) != 0 {

@@ -188,7 +188,10 @@ impl Header {
             NUMERIC_V2 => (Layout::V2, false),
             NUMERIC_V2_EXTENDED => (Layout::V2, true),
             magic => {
-                return Err(Error::unsupported(0, format!("magic number {magic:#06x} is none of a numeric blob")));
+                return Err(Error::unsupported(
+                    0,
+                    format!("magic number {magic:#06x} is none of a numeric blob"),
+                ));
             }
         };
         let endian = endian_of(options);

@@ -62,7 +62,10 @@ impl Names {
         let start = cursor.at();
         let count = cursor.u16("the number of names")?;
         if u32::from(count) != metric_count {
-            return Err(Error::corrupt(start, format!("{count} names are stored for {metric_count} metrics")));
+            return Err(Error::corrupt(
+                start,
+                format!("{count} names are stored for {metric_count} metrics"),
+            ));
         }
         // Two bytes of input for each, at least: checked as they are read.
         let mut places = Vec::new();

@@ -220,9 +220,11 @@ impl<'a> NumericBlob<'a> {
             }
             let count = u64::from(entry.count);
             let (least, owner, what) = match column {
-                Column::Timestamps => {
-                    (timestamps::least_len(self.header.timestamp_encoding, count), self.owner(i), "timestamps")
-                }
+                Column::Timestamps => (
+                    timestamps::least_len(self.header.timestamp_encoding, count),
+                    self.owner(i),
+                    "timestamps",
+                ),
                 Column::Values => (values::least_len(self.header.value_encoding, count), i, "values"),
                 Column::Tags => (count, i, "tags"),
             };
@@ -230,7 +232,9 @@ impl<'a> NumericBlob<'a> {
             if (len as u64) < least {
                 return Err(Error::truncated(
                     self.index.place(i),
-                    format!("the {what} of metric {i} have {len} bytes, {count} points need at least {least}"),
+                    format!(
+                        "the {what} of metric {i} have {len} bytes, {count} points need at least {least}"
+                    ),
                 ));
             }
         }
@@ -240,7 +244,8 @@ impl<'a> NumericBlob<'a> {
 
 /// Where timestamps, values and tags start; each behind what comes before it, none behind the end (§2.1).
 fn section_starts(header: &Header, index_end: usize, len: usize) -> Result<[usize; 3], Error> {
-    let starts = [header.timestamps_offset, header.values_offset, header.tags_offset].map(|start| start as usize);
+    let starts =
+        [header.timestamps_offset, header.values_offset, header.tags_offset].map(|start| start as usize);
     let mut least = index_end;
     for ((start, what), field) in starts.iter().zip(["timestamps", "values", "tags"]).zip([20, 24, 28]) {
         if *start > len {
@@ -318,7 +323,8 @@ mod tests {
         let mut bytes = two_hundred(EncoderOptions::default());
         let blob = NumericBlob::open(&bytes).expect("a good blob");
         let [times, numbers] = [&blob.timestamps, &blob.values].map(|payload| payload.stored_len());
-        let (start, values_start) = (blob.header.timestamps_offset as usize, blob.header.values_offset as usize);
+        let (start, values_start) =
+            (blob.header.timestamps_offset as usize, blob.header.values_offset as usize);
         let keep_times = blob.index.range(76, Column::Timestamps, times);
         let keep_values = blob.index.range(76, Column::Values, numbers);
         for i in (0..times).filter(|i| !keep_times.contains(i)) {

@@ -116,6 +116,9 @@ impl<'b> Iterator for Points<'b> {
 
 impl std::fmt::Debug for Points<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Points").field("metric", &self.metric.id()).field("left", &self.size_hint().1).finish()
+        f.debug_struct("Points")
+            .field("metric", &self.metric.id())
+            .field("left", &self.size_hint().1)
+            .finish()
     }
 }

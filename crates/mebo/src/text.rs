@@ -67,7 +67,10 @@ impl<'a> TextBlob<'a> {
         if start < cursor.at() {
             return Err(Error::corrupt(
                 20,
-                format!("the data is said to start at byte {start}, inside what ends at byte {}", cursor.at()),
+                format!(
+                    "the data is said to start at byte {start}, inside what ends at byte {}",
+                    cursor.at()
+                ),
             ));
         }
         let limit = options.limits.decompressed_bytes;
@@ -155,14 +158,19 @@ fn read_index(cursor: &mut Cursor<'_>, header: &TextHeader, points_most: u32) ->
         if count > points_most {
             return Err(Error::too_large(
                 at + 8,
-                format!("metric {i} has {count} points, the limit is {points_most} (Limits::points_per_metric)"),
+                format!(
+                    "metric {i} has {count} points, the limit is {points_most} (Limits::points_per_metric)"
+                ),
             ));
         }
         let least = entries.last().map_or(0, |before| before.values);
         if offset < least || offset > header.data_size.into() {
             return Err(Error::corrupt(
                 at + 12,
-                format!("metric {i} starts at byte {offset}, between {least} and {} was to be expected", header.data_size),
+                format!(
+                    "metric {i} starts at byte {offset}, between {least} and {} was to be expected",
+                    header.data_size
+                ),
             ));
         }
         entries.push(Entry { id, count, timestamps: 0, values: offset, tags: 0 });
@@ -303,14 +311,19 @@ impl<'b> TextPoints<'b> {
                 match cursor.u8(WHAT)? {
                     8 => self.time = cursor.u64(WHAT)? as i64,
                     len => {
-                        return Err(Error::corrupt(self.at, format!("a raw timestamp of {len} bytes, not 8")));
+                        return Err(Error::corrupt(
+                            self.at,
+                            format!("a raw timestamp of {len} bytes, not 8"),
+                        ));
                     }
                 }
                 cursor
             }
             _ => {
                 let (stored, next) = varint::read(self.rows, self.at).map_err(|fault| match fault {
-                    varint::Fault::Ends => Error::truncated(self.rows.len(), "the rows end before the last point"),
+                    varint::Fault::Ends => {
+                        Error::truncated(self.rows.len(), "the rows end before the last point")
+                    }
                     varint::Fault::Overflows => Error::corrupt(self.at, "a timestamp has more than 64 bits"),
                 })?;
                 self.time = self.time.wrapping_add(varint::unzigzag(stored));

@@ -8,8 +8,8 @@ mod common;
 
 use common::{Decoded, Values, bits, decode_all, fixtures, other_ways_agree};
 use phalanx_mebo::{
-    Blob, BlobSet, Compression, Encoder, EncoderOptions, Endian, Key, Layout, NumericBlob, ReadOptions, TextBlob,
-    TimestampEncoding, ValueEncoding,
+    Blob, BlobSet, Compression, Encoder, EncoderOptions, Endian, Key, Layout, NumericBlob, ReadOptions,
+    TextBlob, TimestampEncoding, ValueEncoding,
 };
 
 const START: i64 = 1_735_689_600_000_000;
@@ -119,18 +119,23 @@ fn numeric() -> Vec<Fixture> {
     let shared = EncoderOptions { shared_timestamps: true, ..v2 };
     let big = EncoderOptions { endian: Endian::Big, ..default };
     all.push(Fixture::new("v2_delta_gorilla", v2));
-    all.push(Fixture::new("v2_shared_delta_chimp", EncoderOptions { values: ValueEncoding::Chimp, ..shared }));
-    all.push(Fixture::new("be_raw_alp", EncoderOptions {
-        timestamps: TimestampEncoding::Raw,
-        values: ValueEncoding::Alp,
-        ..big
-    }));
-    all.push(Fixture::new("be_v2_shared_packed_raw", EncoderOptions {
-        endian: Endian::Big,
-        timestamps: TimestampEncoding::DeltaPacked,
-        values: ValueEncoding::Raw,
-        ..shared
-    }));
+    all.push(Fixture::new(
+        "v2_shared_delta_chimp",
+        EncoderOptions { values: ValueEncoding::Chimp, ..shared },
+    ));
+    all.push(Fixture::new(
+        "be_raw_alp",
+        EncoderOptions { timestamps: TimestampEncoding::Raw, values: ValueEncoding::Alp, ..big },
+    ));
+    all.push(Fixture::new(
+        "be_v2_shared_packed_raw",
+        EncoderOptions {
+            endian: Endian::Big,
+            timestamps: TimestampEncoding::DeltaPacked,
+            values: ValueEncoding::Raw,
+            ..shared
+        },
+    ));
     for &compression in &Compression::ALL[1..] {
         let options =
             EncoderOptions { timestamp_compression: compression, value_compression: compression, ..shared };
@@ -227,7 +232,8 @@ fn expected_texts(tags: bool, names: bool) -> Vec<Decoded> {
 
 fn stored(name: &str) -> Vec<u8> {
     let path = fixtures().join(format!("{name}.mebo"));
-    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; see the head of this file", path.display()))
+    std::fs::read(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}; see the head of this file", path.display()))
 }
 
 #[test]
@@ -249,7 +255,11 @@ fn every_fixture_decodes_to_what_was_written() {
         other_ways_agree(&NumericBlob::open(&bytes).expect("a good blob"));
     }
     for (name, _, tags, names) in texts() {
-        assert_eq!(decode_all(&stored(name), ReadOptions::default()), Ok(expected_texts(tags, names)), "{name}");
+        assert_eq!(
+            decode_all(&stored(name), ReadOptions::default()),
+            Ok(expected_texts(tags, names)),
+            "{name}"
+        );
     }
 }
 
@@ -262,7 +272,12 @@ fn every_uncompressed_fixture_is_written_to_the_same_bytes() {
             assert!(written == stored, "{}", fixture.name);
         } else {
             // Another version of a compressor may choose other bytes.
-            assert_eq!(decode_all(&written, ReadOptions::default()), Ok(fixture.expected()), "{}", fixture.name);
+            assert_eq!(
+                decode_all(&written, ReadOptions::default()),
+                Ok(fixture.expected()),
+                "{}",
+                fixture.name
+            );
         }
     }
     for (name, written, ..) in texts() {

@@ -5,9 +5,7 @@ mod common;
 use std::path::PathBuf;
 
 use common::{Decoded, Values, decode_all, other_ways_agree};
-use phalanx_mebo::{
-    Blob, Compression, Encoder, EncoderOptions, ErrorKind, Key, NumericBlob, ReadOptions,
-};
+use phalanx_mebo::{Blob, Compression, Encoder, EncoderOptions, ErrorKind, Key, NumericBlob, ReadOptions};
 use serde_json::Value;
 
 struct Golden {
@@ -142,7 +140,8 @@ fn every_good_blob_decodes_to_the_manifests_exact_bits() {
     assert_eq!(blobs.len(), 79);
     for (file, bytes, entry) in &blobs {
         let dataset = golden.dataset(entry);
-        let decoded = decode_all(bytes, ReadOptions::default()).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let decoded =
+            decode_all(bytes, ReadOptions::default()).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert_eq!(decoded, dataset.expected(bytes), "{file}");
         match Blob::open(bytes).expect("a good blob") {
             Blob::Numeric(blob) => {
@@ -166,7 +165,11 @@ fn every_metric_is_found_by_its_id_and_by_its_name() {
             let Some(name) = metric.name.filter(|name| Key::from(name).id() == metric.id) else { continue };
             let found = blob.find(&name).unwrap_or_else(|| panic!("{file}: {name}"));
             let decoded = common::decode(found).expect("a good metric");
-            assert_eq!((decoded.timestamps, decoded.values), (metric.timestamps, metric.values), "{file}: {name}");
+            assert_eq!(
+                (decoded.timestamps, decoded.values),
+                (metric.timestamps, metric.values),
+                "{file}: {name}"
+            );
         }
         assert!(blob.find("no such metric").is_none(), "{file}");
     }
@@ -182,7 +185,8 @@ fn every_uncompressed_blob_is_written_to_the_same_bytes() {
         let dataset = golden.dataset(entry);
         let shared = entry["options"]["shared_timestamps"] == true;
         let written = dataset.encode(options_of(&blob, shared));
-        if header.timestamp_compression == Compression::None && header.value_compression == Compression::None {
+        if header.timestamp_compression == Compression::None && header.value_compression == Compression::None
+        {
             // Tags are always compressed, and by another library: those bytes may differ.
             let end = if header.has_tags { header.tags_offset as usize } else { bytes.len() };
             assert!(written[..end] == bytes[..end], "{file}: the bytes differ");

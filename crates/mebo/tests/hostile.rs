@@ -151,7 +151,8 @@ fn mutate(bytes: &mut Vec<u8>, donor: &[u8], random: &mut Random) {
 fn no_mutation_panics_or_allocates_more_than_it_justifies() {
     const MUTATIONS: usize = 400_000;
     // Large blobs say nothing new and take their time.
-    let blobs: Vec<(String, Vec<u8>)> = all_blobs().into_iter().filter(|(_, blob)| blob.len() < 40_000).collect();
+    let blobs: Vec<(String, Vec<u8>)> =
+        all_blobs().into_iter().filter(|(_, blob)| blob.len() < 40_000).collect();
     let (mut refused, mut points, mut costliest) = (0, 0, 0.0f64);
     for seed in 0..MUTATIONS {
         let mut random = Random((seed as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));

@@ -28,7 +28,8 @@ fn payloads(bytes: &[u8], points: usize) -> [(&[u8], Vec<u8>); 3] {
     let header = blob.header();
     let [t, v, g] =
         [header.timestamps_offset, header.values_offset, header.tags_offset].map(|start| start as usize);
-    let timestamps = (0..20).flat_map(|_| (0..points as i64).flat_map(|i| (i * 1000).to_le_bytes())).collect();
+    let timestamps =
+        (0..20).flat_map(|_| (0..points as i64).flat_map(|i| (i * 1000).to_le_bytes())).collect();
     let value = |id: usize, i: usize| (i * i % 97) as f64 / 4.0 + id as f64;
     let values = (1..=20).flat_map(|id| (0..points).flat_map(move |i| value(id, i).to_le_bytes())).collect();
     let tag = |i: usize| {
@@ -74,5 +75,7 @@ fn the_c_library_reads_our_lz4_blocks() {
 /// We write the part of S2 that is also Snappy, so a Snappy decoder is a fair judge.
 #[test]
 fn snap_reads_our_s2_blocks() {
-    check(Compression::S2, |stored, _| snap::raw::Decoder::new().decompress_vec(stored).expect("a Snappy block"));
+    check(Compression::S2, |stored, _| {
+        snap::raw::Decoder::new().decompress_vec(stored).expect("a Snappy block")
+    });
 }

@@ -108,8 +108,7 @@ fn a_blob_without_the_defect_is_not_changed_by_the_repair() {
 #[test]
 fn our_writer_starts_every_metric_afresh() {
     let metrics = metrics();
-    let options =
-        EncoderOptions { values: phalanx_mebo::ValueEncoding::Raw, ..EncoderOptions::default() };
+    let options = EncoderOptions { values: phalanx_mebo::ValueEncoding::Raw, ..EncoderOptions::default() };
     let mut encoder = Encoder::new(START, options);
     let mut value = (0..).map(f64::from);
     for (timestamps, id) in metrics.iter().zip(1u64..) {

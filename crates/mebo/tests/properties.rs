@@ -4,7 +4,8 @@ mod common;
 
 use common::{Decoded, Values, bits, decode_all, other_ways_agree};
 use phalanx_mebo::{
-    Compression, Encoder, EncoderOptions, Endian, Layout, NumericBlob, ReadOptions, TimestampEncoding, ValueEncoding,
+    Compression, Encoder, EncoderOptions, Endian, Layout, NumericBlob, ReadOptions, TimestampEncoding,
+    ValueEncoding,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,7 +23,15 @@ fn options() -> impl Strategy<Value = EncoderOptions> {
         any::<bool>(),
     )
         .prop_map(
-            |(layout, endian, timestamps, values, timestamp_compression, value_compression, shared_timestamps)| {
+            |(
+                layout,
+                endian,
+                timestamps,
+                values,
+                timestamp_compression,
+                value_compression,
+                shared_timestamps,
+            )| {
                 EncoderOptions {
                     layout,
                     endian,
@@ -68,7 +77,8 @@ fn values(count: usize) -> impl Strategy<Value = Vec<f64>> {
         9.2e18,
         9_007_199_254_740_993.0,
     ];
-    let decimal = (-1_000_000..1_000_000i32, 0..6i32).prop_map(|(digits, e)| f64::from(digits) / 10f64.powi(e));
+    let decimal =
+        (-1_000_000..1_000_000i32, 0..6i32).prop_map(|(digits, e)| f64::from(digits) / 10f64.powi(e));
     prop_oneof![
         2 => vec(decimal.clone(), count),
         2 => vec((0.9..1.1f64).prop_map(|v| v * 1e-3), count),

@@ -3,9 +3,9 @@
 
 mod common;
 
+use ErrorKind::{Corrupt, TooLarge, Truncated, Unsupported};
 use common::{decode_all, fixtures};
 use phalanx_mebo::{ErrorKind, Limits, ReadOptions, Section};
-use ErrorKind::{Corrupt, TooLarge, Truncated, Unsupported};
 
 fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(fixtures().join(format!("{name}.mebo"))).expect("the fixture is in the repository")

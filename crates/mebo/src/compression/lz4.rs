@@ -70,7 +70,11 @@ mod tests {
     #[test]
     fn broken_blocks_are_refused() {
         let kind = |block: &[u8]| decompress(block, 1000).map_err(|e| e.kind());
-        assert_eq!(kind(&[0x20, b'a', b'b', 3, 0, 0x10, b'c']), Err(ErrorKind::Corrupt), "from before the start");
+        assert_eq!(
+            kind(&[0x20, b'a', b'b', 3, 0, 0x10, b'c']),
+            Err(ErrorKind::Corrupt),
+            "from before the start"
+        );
         assert_eq!(kind(&[0x20, b'a', b'b', 0, 0, 0x10, b'c']), Err(ErrorKind::Corrupt), "offset 0");
         assert_eq!(kind(&[0x20, b'a', b'b', 2, 0]), Err(ErrorKind::Truncated), "ends with a match");
         assert_eq!(kind(&[0xF0]), Err(ErrorKind::Truncated), "no length");

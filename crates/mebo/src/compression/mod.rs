@@ -43,7 +43,9 @@ fn check_limit(produced: u64, limit: usize, at: usize) -> Result<(), Error> {
     if produced > limit as u64 {
         return Err(Error::too_large(
             at,
-            format!("decompresses to at least {produced} bytes, the limit is {limit} (Limits::decompressed_bytes)"),
+            format!(
+                "decompresses to at least {produced} bytes, the limit is {limit} (Limits::decompressed_bytes)"
+            ),
         ));
     }
     Ok(())
@@ -141,8 +143,13 @@ mod tests {
                 for cut in (1..stored.len()).rev().take(2000) {
                     // An LZ4 block has no length: cut behind literals it is a shorter block.
                     match decompress(codec, &stored[..cut], plain.len()) {
-                        Err(error) => assert_eq!(error.kind(), ErrorKind::Truncated, "{codec} cut at {cut}: {error}"),
-                        Ok(less) => assert!(codec == Compression::Lz4 && less.len() < plain.len(), "{codec} cut at {cut}"),
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::Truncated, "{codec} cut at {cut}: {error}")
+                        }
+                        Ok(less) => assert!(
+                            codec == Compression::Lz4 && less.len() < plain.len(),
+                            "{codec} cut at {cut}"
+                        ),
                     }
                 }
             }

@@ -106,7 +106,11 @@ mod tests {
         let kind = |block: &[u8]| decompress(block, 1000).map_err(|e| e.kind());
         assert_eq!(kind(&[0x80]), Err(ErrorKind::Truncated), "no length");
         assert_eq!(kind(&[4, 1, 0]), Err(ErrorKind::Corrupt), "a repeat with nothing to repeat");
-        assert_eq!(kind(&[6, 1 << 2, b'a', b'b', 1, 3]), Err(ErrorKind::Corrupt), "a copy from before the start");
+        assert_eq!(
+            kind(&[6, 1 << 2, b'a', b'b', 1, 3]),
+            Err(ErrorKind::Corrupt),
+            "a copy from before the start"
+        );
         assert_eq!(kind(&[1, 1 << 2, b'a', b'b']), Err(ErrorKind::Corrupt), "more than declared");
         assert_eq!(kind(&[3, 1 << 2, b'a', b'b']), Err(ErrorKind::Truncated), "less than declared");
         assert_eq!(kind(&[0xFF, 0xFF, 0xFF, 0x7F, 0, b'a']), Err(ErrorKind::TooLarge), "over the limit");

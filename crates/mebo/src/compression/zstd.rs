@@ -86,7 +86,10 @@ impl Frame {
             let head = u32::from_le_bytes([a, b, c, 0]);
             let size = head >> 3;
             if u64::from(size) > BLOCK_MOST {
-                return Err(Error::corrupt(at, format!("a zstd block of {size} bytes, {BLOCK_MOST} is the most")));
+                return Err(Error::corrupt(
+                    at,
+                    format!("a zstd block of {size} bytes, {BLOCK_MOST} is the most"),
+                ));
             }
             let (held, produced) = match head >> 1 & 3 {
                 0 => (size, size.into()),
@@ -128,8 +131,7 @@ mod tests {
     #[test]
     fn a_frame_without_a_size_decompresses() {
         // A window of 1 KiB; a raw block "x", then a run of 300 "y".
-        let frame =
-            [0x28, 0xB5, 0x2F, 0xFD, 0, 0, 0b1000, 0, 0, b'x', 0b0110_0011, 0b0000_1001, 0, b'y'];
+        let frame = [0x28, 0xB5, 0x2F, 0xFD, 0, 0, 0b1000, 0, 0, b'x', 0b0110_0011, 0b0000_1001, 0, b'y'];
         let expected = [b"x".to_vec(), vec![b'y'; 300]].concat();
         assert_eq!(decompress(&frame, 301), Ok(expected));
         assert_eq!(decompress(&frame, 300).map_err(|e| e.kind()), Err(ErrorKind::TooLarge));

@@ -78,7 +78,8 @@ pub(super) fn deltas(columns: &Columns) -> Result<Vec<u32>, EncodeError> {
     columns
         .iter()
         .map(|column| {
-            let delta = u32::try_from(before).map_err(|_| EncodeError::TooLarge { size: columns.bytes.len() });
+            let delta =
+                u32::try_from(before).map_err(|_| EncodeError::TooLarge { size: columns.bytes.len() });
             before = column.len();
             delta
         })

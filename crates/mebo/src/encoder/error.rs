@@ -53,7 +53,9 @@ pub enum EncodeError {
         most: u64,
     },
     /// A column of a V1 blob that is followed by another one is at most 65,535 bytes long.
-    #[error("a column before that of metric {before} is longer than 65,535 bytes; use layout V2 or several blobs")]
+    #[error(
+        "a column before that of metric {before} is longer than 65,535 bytes; use layout V2 or several blobs"
+    )]
     ColumnTooLarge {
         /// The metric behind it.
         before: String,

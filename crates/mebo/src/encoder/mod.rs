@@ -142,7 +142,8 @@ impl Encoder {
     }
 
     fn encode(&mut self, timestamps: &[i64], values: &[f64]) {
-        let EncoderOptions { endian, timestamps: timestamp_encoding, values: value_encoding, .. } = self.options;
+        let EncoderOptions { endian, timestamps: timestamp_encoding, values: value_encoding, .. } =
+            self.options;
         self.timestamps.push(|out| timestamps::encode(timestamp_encoding, endian, timestamps, out));
         self.values.push(|out| values::encode(value_encoding, endian, values, out));
     }

@@ -29,7 +29,9 @@ impl<'a> Decoder<'a> {
             Endian::Little => {
                 out.iter_mut().zip(words).for_each(|(o, w)| *o = from_bits(u64::from_le_bytes(*w)));
             }
-            Endian::Big => out.iter_mut().zip(words).for_each(|(o, w)| *o = from_bits(u64::from_be_bytes(*w))),
+            Endian::Big => {
+                out.iter_mut().zip(words).for_each(|(o, w)| *o = from_bits(u64::from_be_bytes(*w)))
+            }
         }
         self.at += out.len() * 8;
         Ok(())

@@ -159,7 +159,8 @@ mod tests {
     #[test]
     fn leading_zeros_are_rounded_down() {
         let expect = [(0, 0), (7, 0), (8, 1), (11, 1), (12, 2), (15, 2), (16, 3), (17, 3), (18, 4), (19, 4)];
-        for (zeros, code) in expect.into_iter().chain([(20, 5), (21, 5), (22, 6), (23, 6), (24, 7), (63, 7)]) {
+        for (zeros, code) in expect.into_iter().chain([(20, 5), (21, 5), (22, 6), (23, 6), (24, 7), (63, 7)])
+        {
             assert_eq!(CODE[zeros], code, "{zeros} zeros");
         }
     }

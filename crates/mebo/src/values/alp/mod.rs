@@ -110,7 +110,9 @@ impl<'a, const LEN: usize> Exceptions<'a, LEN> {
             if position < least || position >= count {
                 return Err(Error::corrupt(
                     start + i * LEN,
-                    format!("exception {i} is at point {position}, between {least} and {count} was to be expected"),
+                    format!(
+                        "exception {i} is at point {position}, between {least} and {count} was to be expected"
+                    ),
                 ));
             }
             least = position + 1;
