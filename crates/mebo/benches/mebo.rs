@@ -1,7 +1,7 @@
 //! What a point costs: to encode, to iterate, to decode metric by metric; and how many bytes it takes.
 //!
-//! `cargo xtask bench mebo` prints a table in Markdown. The data is what a sensor of a chamber gives: a clock of 100 ms
-//! that is up to 500 µs late, and a value with two decimals that wanders, one point in four unchanged.
+//! `cargo xtask bench mebo` prints tables in Markdown. The clock ticks every 100 ms and is up to 500 µs late; what the
+//! values do is said with each table, as Gorilla and Chimp cost what branch predictors make of them.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -18,11 +18,24 @@ struct Series {
     values: Vec<f64>,
 }
 
+/// What the values of a metric do.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// Two decimals that wander, every point a little.
+    Wanders,
+    /// The same, but one point in four, at random, is as the one before: the worst case for a branch predictor.
+    Hesitates,
+    /// A setpoint: constant, with a step now and then.
+    Steps,
+    /// A smooth curve in full precision.
+    Curve,
+}
+
 fn main() {
-    println!("| metrics × points | timestamps + values | encode | iterate all | decode one | bytes/point |");
-    println!("|---|---|---:|---:|---:|---:|");
-    for (points, rounds) in [(200, 41), (18_000, 7)] {
-        let data = data(points);
+    println!("Two decimals that wander:\n");
+    head();
+    for (points, rounds) in [(200, 61), (18_000, 7)] {
+        let data = data(Shape::Wanders, points);
         for &timestamps in TimestampEncoding::ALL {
             for &values in ValueEncoding::ALL {
                 let options =
@@ -31,12 +44,35 @@ fn main() {
             }
         }
     }
+    for (shape, what) in [
+        (Shape::Hesitates, "The same, one point in four unchanged at random"),
+        (Shape::Steps, "A setpoint that steps every 50 points"),
+        (Shape::Curve, "A curve in full precision"),
+    ] {
+        println!("\n{what}:\n");
+        head();
+        let data = data(shape, 18_000);
+        for values in [ValueEncoding::Gorilla, ValueEncoding::Chimp, ValueEncoding::Alp] {
+            print_row(
+                &data,
+                18_000,
+                7,
+                EncoderOptions { layout: Layout::V2, values, ..EncoderOptions::default() },
+            );
+        }
+    }
+}
+
+fn head() {
+    println!("| metrics × points | timestamps + values | encode | iterate all | decode one | bytes/point |");
+    println!("|---|---|---:|---:|---:|---:|");
 }
 
 fn print_row(data: &[Series], points: usize, rounds: usize, options: EncoderOptions) {
     let total = METRICS * points;
-    let bytes = encode(data, options);
-    let encoded = median(rounds, || encode(data, options).len());
+    // One encoder and one buffer for all rounds, as a writer of many blobs has them.
+    let (mut encoder, mut bytes) = (Encoder::new(START, options), Vec::new());
+    let encoded = median(rounds, || encode(data, &mut encoder, &mut bytes));
     let blob = NumericBlob::open(&bytes).expect("a good blob");
     let iterated = median(rounds, || iterate(&blob));
     let (mut timestamps, mut values) = (Vec::new(), Vec::new());
@@ -62,12 +98,13 @@ fn print_row(data: &[Series], points: usize, rounds: usize, options: EncoderOpti
     );
 }
 
-fn encode(data: &[Series], options: EncoderOptions) -> Vec<u8> {
-    let mut encoder = Encoder::new(START, options);
+fn encode(data: &[Series], encoder: &mut Encoder, bytes: &mut Vec<u8>) {
+    encoder.restart(START);
+    bytes.clear();
     for series in data {
         encoder.add(&series.name, &series.timestamps, &series.values).expect("a good metric");
     }
-    encoder.finish().expect("a good blob")
+    encoder.finish_into(bytes).expect("a good blob");
 }
 
 fn iterate(blob: &NumericBlob<'_>) -> (i64, f64) {
@@ -82,7 +119,7 @@ fn iterate(blob: &NumericBlob<'_>) -> (i64, f64) {
     (times, sum)
 }
 
-fn data(points: usize) -> Vec<Series> {
+fn data(shape: Shape, points: usize) -> Vec<Series> {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     (0..METRICS)
         .map(|metric| {
@@ -90,8 +127,14 @@ fn data(points: usize) -> Vec<Series> {
             let timestamps =
                 (0..points as i64).map(|i| START + i * 100_000 + random.below(500) as i64).collect();
             let values = (0..points)
-                .map(|_| {
-                    if random.below(4) != 0 {
+                .map(|i| {
+                    let moves = match shape {
+                        Shape::Wanders => true,
+                        Shape::Hesitates => random.below(4) != 0,
+                        Shape::Steps => i % 50 == 0,
+                        Shape::Curve => return 20.0 + (i as f64 * 0.01 + metric as f64).sin(),
+                    };
+                    if moves {
                         hundredths += random.below(41) as i64 - 20;
                     }
                     hundredths as f64 / 100.0

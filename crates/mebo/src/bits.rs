@@ -24,40 +24,63 @@ fn window_at_end(bytes: &[u8], at: usize) -> u64 {
     window(&padded, at % 8)
 }
 
-/// Collects bits and appends them to a byte vector in words of 64.
+/// Bytes collected before they are appended to the output.
+pub(crate) const CHUNK: usize = 1024;
+
+/// Collects bits and appends them to a byte vector.
+///
+/// Every put stores a whole word and moves on by the bytes that are complete, which needs no branch: how many bits come
+/// next is as good as random, and a wrong guess costs more than a store.
 pub(crate) struct Writer<'a> {
     out: &'a mut Vec<u8>,
+    // Borrowed, so that the fields below live in registers: the array cannot.
+    chunk: &'a mut [u8; CHUNK],
+    /// Complete bytes of the chunk.
+    bytes: usize,
+    /// Bits of the byte that is not complete, at the top.
     word: u64,
-    /// How many of `word`'s upper bits are taken: always fewer than 64.
+    /// How many those are: always fewer than 8.
     used: u32,
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
-        Self { out, word: 0, used: 0 }
+    pub(crate) fn new(out: &'a mut Vec<u8>, chunk: &'a mut [u8; CHUNK]) -> Self {
+        Self { out, chunk, bytes: 0, word: 0, used: 0 }
     }
 
     /// Appends the lowest `len` bits of `bits` (1 to 64); the others must be 0.
     #[inline(always)]
     pub(crate) fn put(&mut self, bits: u64, len: u32) {
         debug_assert!((1..=64).contains(&len) && (len == 64 || bits >> len == 0));
-        let free = 64 - self.used;
-        if len < free {
-            self.word |= bits << (free - len);
-            self.used += len;
+        if len > 56 {
+            self.put_short(bits >> 32, len - 32);
+            self.put_short(bits & 0xFFFF_FFFF, 32);
         } else {
-            let over = len - free;
-            self.out.extend_from_slice(&(self.word | (bits >> over)).to_be_bytes());
-            // Shifted in two steps: nothing may be left over, and a shift by 64 is not one.
-            self.word = bits << 1 << (63 - over);
-            self.used = over;
+            self.put_short(bits, len);
         }
+    }
+
+    /// Together with those that wait, 56 bits fit into a word.
+    #[inline(always)]
+    fn put_short(&mut self, bits: u64, len: u32) {
+        if self.bytes > CHUNK - 8 {
+            self.out.extend_from_slice(&self.chunk[..self.bytes]);
+            self.bytes = 0;
+        }
+        self.used += len;
+        self.word |= bits << (64 - self.used);
+        self.chunk[self.bytes..self.bytes + 8].copy_from_slice(&self.word.to_be_bytes());
+        self.bytes += (self.used / 8) as usize;
+        self.word <<= self.used & !7;
+        self.used &= 7;
     }
 
     /// Fills the last byte with zeros.
     pub(crate) fn finish(self) {
-        let bytes = self.used.div_ceil(8) as usize;
-        self.out.extend_from_slice(&self.word.to_be_bytes()[..bytes]);
+        self.out.extend_from_slice(&self.chunk[..self.bytes]);
+        if self.used > 0 {
+            self.out.push((self.word >> 56) as u8);
+        }
     }
 }
 
@@ -72,7 +95,8 @@ mod tests {
             .map(|(bits, len)| (bits >> (64 - len), len))
             .collect();
         let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes);
+        let mut chunk = [0; CHUNK];
+        let mut writer = Writer::new(&mut bytes, &mut chunk);
         fields.iter().for_each(|&(bits, len)| writer.put(bits, len));
         writer.finish();
 

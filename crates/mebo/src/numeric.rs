@@ -322,7 +322,7 @@ mod tests {
     fn the_columns_of_other_metrics_may_be_garbage() {
         let mut bytes = two_hundred(EncoderOptions::default());
         let blob = NumericBlob::open(&bytes).expect("a good blob");
-        let [times, numbers] = [&blob.timestamps, &blob.values].map(|payload| payload.stored_len());
+        let [times, numbers] = [&blob.timestamps, &blob.values].map(Payload::stored_len);
         let (start, values_start) =
             (blob.header.timestamps_offset as usize, blob.header.values_offset as usize);
         let keep_times = blob.index.range(76, Column::Timestamps, times);

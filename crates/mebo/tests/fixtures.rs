@@ -147,8 +147,11 @@ fn numeric() -> Vec<Fixture> {
     all
 }
 
-/// Points of texts: when, what, tag.
-const TEXTS: [(u64, &str, &[(i64, &str, &str)]); 2] = [
+/// When, what, tag.
+type TextPoint = (i64, &'static str, &'static str);
+
+/// Metrics of texts: id, name, points.
+const TEXTS: [(u64, &str, &[TextPoint]); 2] = [
     (11, "state.a", &[(START, "IDLE", "a"), (START + 100, "", ""), (START + 50, "PROCESSING µ", "t2")]),
     (3, "state.b", &[(START - 5, "OK", ""), (START + 7, "FAULT", "")]),
 ];

@@ -1,6 +1,8 @@
-//! The columns of one payload while a blob is collected.
+//! The columns of one payload while a blob is collected, and the payload they become.
 
 use super::EncodeError;
+use crate::compression;
+use crate::header::Compression;
 
 /// Columns one after the other, and where each ends.
 #[derive(Debug, Default)]
@@ -21,8 +23,15 @@ impl Columns {
         self.ends.push(self.bytes.len());
     }
 
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        (0..self.ends.len()).map(|i| self.get(i))
+    /// Forgets the columns, keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// The columns at these places.
+    pub(super) fn pick(&self, places: &[usize]) -> Vec<&[u8]> {
+        places.iter().map(|&i| self.get(i)).collect()
     }
 
     fn get(&self, i: usize) -> &[u8] {
@@ -30,56 +39,55 @@ impl Columns {
         &self.bytes[start..self.ends[i]]
     }
 
-    /// Puts the columns in the order of these places.
-    pub(super) fn reorder(&mut self, order: &[usize]) {
-        if order.is_sorted() {
-            return;
-        }
-        let mut reordered = Self { bytes: Vec::with_capacity(self.bytes.len()), ends: Vec::new() };
-        for &i in order {
-            reordered.push(|out| out.extend_from_slice(self.get(i)));
-        }
-        *self = reordered;
-    }
-
-    /// Empties every column that is equal to one before it.
-    pub(super) fn keep_owners(&mut self, owners: &[u32]) {
-        let mut kept = Self::default();
-        for (&owner, i) in owners.iter().zip(0..) {
-            if owner as usize == i {
-                kept.push(|out| out.extend_from_slice(self.get(i)));
-            } else {
-                kept.push_empty();
-            }
-        }
-        *self = kept;
-    }
-
     /// Gives every column of no bytes one zero byte for each of its points: empty tags.
     pub(super) fn fill_empty(&mut self, points: impl Fn(usize) -> usize) {
         let mut filled = Self::default();
-        for (column, i) in self.iter().zip(0..) {
-            filled.push(|out| match column.len() {
-                0 => out.resize(out.len() + points(i), 0),
-                _ => out.extend_from_slice(column),
+        for i in 0..self.ends.len() {
+            filled.push(|out| match self.get(i) {
+                [] => out.resize(out.len() + points(i), 0),
+                column => out.extend_from_slice(column),
             });
         }
         *self = filled;
     }
+}
 
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+/// A payload on its way into a blob: copied there only once where it is not compressed.
+pub(super) enum Payload<'c> {
+    Plain(Vec<&'c [u8]>),
+    Compressed(Vec<u8>),
+}
+
+impl<'c> Payload<'c> {
+    pub(super) fn new(columns: Vec<&'c [u8]>, codec: Compression) -> Result<Self, EncodeError> {
+        Ok(match codec {
+            Compression::None => Self::Plain(columns),
+            _ => Self::Compressed(compression::compress(codec, columns.concat())?),
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Plain(columns) => columns.iter().map(|column| column.len()).sum(),
+            Self::Compressed(bytes) => bytes.len(),
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Plain(columns) => columns.iter().for_each(|column| out.extend_from_slice(column)),
+            Self::Compressed(bytes) => out.extend_from_slice(bytes),
+        }
     }
 }
 
 /// What the index stores of where columns start: for each, the length of the one before it (§3).
-pub(super) fn deltas(columns: &Columns) -> Result<Vec<u32>, EncodeError> {
+pub(super) fn deltas(columns: &[&[u8]]) -> Result<Vec<u32>, EncodeError> {
     let mut before = 0;
     columns
         .iter()
         .map(|column| {
-            let delta =
-                u32::try_from(before).map_err(|_| EncodeError::TooLarge { size: columns.bytes.len() });
+            let delta = u32::try_from(before).map_err(|_| EncodeError::TooLarge { size: before });
             before = column.len();
             delta
         })

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use crate::bytes::Endian;
 use crate::header::{Compression, HEADER_LEN, Header, Layout, TimestampEncoding, ValueEncoding};
 use crate::names::{self, Key};
-use crate::{compression, shared, tags, timestamps, values};
-use columns::{Columns, deltas};
+use crate::{shared, tags, timestamps, values};
+use columns::{Columns, Payload, deltas};
 pub use error::EncodeError;
 
 /// The most metrics of a blob.
@@ -199,6 +199,38 @@ impl Encoder {
 
     /// Writes the blob.
     pub fn finish(mut self) -> Result<Vec<u8>, EncodeError> {
+        let mut out = Vec::new();
+        self.finish_into(&mut out)?;
+        Ok(out)
+    }
+
+    /// Empties the encoder for another blob but keeps its memory, which spares a writer of many blobs asking for it again
+    /// each time.
+    ///
+    /// ```
+    /// # use phalanx_mebo::{Encoder, EncoderOptions};
+    /// let mut encoder = Encoder::new(0, EncoderOptions::default());
+    /// let mut blob = Vec::new();
+    /// for start in [0, 60_000_000] {
+    ///     encoder.restart(start);
+    ///     encoder.add("cpu.usage", &[start], &[10.0])?;
+    ///     blob.clear();
+    ///     encoder.finish_into(&mut blob)?;
+    /// }
+    /// # Ok::<(), phalanx_mebo::EncodeError>(())
+    /// ```
+    pub fn restart(&mut self, start_time: i64) {
+        self.start_time = start_time;
+        self.metrics.clear();
+        self.timestamps.clear();
+        self.values.clear();
+        self.tags.clear();
+        self.by_id.clear();
+        (self.tagged, self.collision) = (false, false);
+    }
+
+    /// Appends the blob to the caller's buffer; after an error the buffer is as it was.
+    pub fn finish_into(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         if self.metrics.is_empty() {
             return Err(EncodeError::NoMetrics);
         }
@@ -207,26 +239,24 @@ impl Encoder {
         if options.layout == Layout::V2 {
             // Stable: metrics of the same id stay in the order they were added.
             order.sort_by_key(|&i| self.metrics[i].id);
-            self.timestamps.reorder(&order);
-            self.values.reorder(&order);
         }
         if self.tagged {
-            let untagged = |i: usize| self.metrics[i].count as usize;
-            self.tags.fill_empty(untagged);
-            self.tags.reorder(&order);
-        } else {
-            self.tags = Columns::default();
+            self.tags.fill_empty(|i| self.metrics[i].count as usize);
         }
+        let mut timestamps = self.timestamps.pick(&order);
+        let values = self.values.pick(&order);
+        let tags = if self.tagged { self.tags.pick(&order) } else { Vec::new() };
 
         let mut table = Vec::new();
         if options.layout == Layout::V2 && options.shared_timestamps && order.len() >= 2 {
-            let owners = shared::owners(&self.timestamps.iter().collect::<Vec<_>>());
+            let owners = shared::owners(&timestamps);
             if shared::write(&owners, options.endian, &mut table) {
-                self.timestamps.keep_owners(&owners);
+                let shared = owners.iter().zip(0..).filter(|&(&owner, i)| owner != i);
+                shared.for_each(|(_, i)| timestamps[i as usize] = &[]);
             }
         }
         let names = self.names(&order)?;
-        let index = self.index(&order)?;
+        let index = self.index(&order, &timestamps, &values, &tags)?;
         let extended = options.layout == Layout::V2 && index.iter().any(|entry| !entry.is_compact());
         if options.layout == Layout::V1
             && let Some(i) = index.iter().position(|entry| !entry.is_compact())
@@ -234,9 +264,9 @@ impl Encoder {
             return Err(EncodeError::ColumnTooLarge { before: self.describe(i) });
         }
 
-        let timestamps = compression::compress(options.timestamp_compression, self.timestamps.into_bytes())?;
-        let values = compression::compress(options.value_compression, self.values.into_bytes())?;
-        let tags = compression::compress(Compression::Zstd, self.tags.into_bytes())?;
+        let timestamps = Payload::new(timestamps, options.timestamp_compression)?;
+        let values = Payload::new(values, options.value_compression)?;
+        let tags = Payload::new(tags, Compression::Zstd)?;
 
         let mut header = Header {
             layout: options.layout,
@@ -264,14 +294,15 @@ impl Encoder {
         }
         (header.timestamps_offset, header.values_offset, header.tags_offset) = (t as u32, v as u32, g as u32);
 
-        let mut out = Vec::with_capacity(size);
-        header.write(&mut out);
+        out.reserve(size);
+        header.write(out);
         out.extend_from_slice(&names);
-        index.iter().for_each(|entry| entry.write(extended, options.endian, &mut out));
-        for part in [table, timestamps, values, tags] {
-            out.extend_from_slice(&part);
+        index.iter().for_each(|entry| entry.write(extended, options.endian, out));
+        out.extend_from_slice(&table);
+        for payload in [timestamps, values, tags] {
+            payload.write(out);
         }
-        Ok(out)
+        Ok(())
     }
 
     /// The names payload, in the order of the index; empty where no two names have the same id.
@@ -290,10 +321,14 @@ impl Encoder {
         Ok(out)
     }
 
-    fn index(&self, order: &[usize]) -> Result<Vec<IndexEntry>, EncodeError> {
-        let timestamps = deltas(&self.timestamps)?;
-        let values = deltas(&self.values)?;
-        let tags = deltas(&self.tags)?;
+    fn index(
+        &self,
+        order: &[usize],
+        timestamps: &[&[u8]],
+        values: &[&[u8]],
+        tags: &[&[u8]],
+    ) -> Result<Vec<IndexEntry>, EncodeError> {
+        let (timestamps, values, tags) = (deltas(timestamps)?, deltas(values)?, deltas(tags)?);
         Ok((0..order.len())
             .map(|i| IndexEntry {
                 id: self.metrics[order[i]].id,

@@ -1,7 +1,7 @@
 //! The change of the change, a varint a point (§7.2).
 //!
 //! A point is the one before it plus a step; stored is how much the step changed. A clock that ticks regularly costs
-//! one zero byte a point, and eight of those are taken at once.
+//! one zero byte a point, and eight of those are taken at once; of one that does not, four points are.
 
 use super::{read_varint, second_differences};
 use crate::error::Error;
@@ -31,15 +31,31 @@ impl<'a> Decoder<'a> {
         }
         let (mut at, mut time, mut step) = (self.at, self.time, self.step);
         while !out.is_empty() {
-            if out.len() >= 8 && self.column.get(at..).and_then(<[u8]>::first_chunk::<8>) == Some(&[0; 8]) {
-                let (eight, rest) = out.split_at_mut(8);
-                for slot in eight {
-                    time = time.wrapping_add(step);
-                    *slot = time;
+            if out.len() >= 8
+                && let Some(eight) = self.column.get(at..).and_then(<[u8]>::first_chunk::<8>)
+            {
+                let word = u64::from_le_bytes(*eight);
+                if word == 0 {
+                    let (slots, rest) = out.split_at_mut(8);
+                    for slot in slots {
+                        time = time.wrapping_add(step);
+                        *slot = time;
+                    }
+                    at += 8;
+                    out = rest;
+                    continue;
                 }
-                at += 8;
-                out = rest;
-                continue;
+                if let Some((four, len)) = varint::four_of(word) {
+                    let (slots, rest) = out.split_at_mut(4);
+                    for (slot, stored) in slots.iter_mut().zip(four) {
+                        step = step.wrapping_add(unzigzag(stored));
+                        time = time.wrapping_add(step);
+                        *slot = time;
+                    }
+                    at += len;
+                    out = rest;
+                    continue;
+                }
             }
             let (stored, next) = read_varint(self.column, at)?;
             step = step.wrapping_add(unzigzag(stored));
@@ -72,7 +88,7 @@ pub(crate) fn encode(timestamps: &[i64], out: &mut Vec<u8>) {
     let Some(&first) = timestamps.first() else { return };
     out.reserve(timestamps.len() + 16);
     varint::write(first as u64, out);
-    second_differences(timestamps).for_each(|change| varint::write(change, out));
+    varint::write_all(second_differences(timestamps), out);
 }
 
 /// Whether a column bears the mark of the defect of §12.2: its first point reads as twice what it was.

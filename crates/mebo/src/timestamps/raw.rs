@@ -39,9 +39,11 @@ impl<'a> Decoder<'a> {
 }
 
 pub(crate) fn encode(bits: impl ExactSizeIterator<Item = u64>, endian: Endian, out: &mut Vec<u8>) {
-    out.reserve(bits.len() * 8);
+    let start = out.len();
+    out.resize(start + bits.len() * 8, 0);
+    let (words, _) = out[start..].as_chunks_mut::<8>();
     match endian {
-        Endian::Little => bits.for_each(|bits| out.extend_from_slice(&bits.to_le_bytes())),
-        Endian::Big => bits.for_each(|bits| out.extend_from_slice(&bits.to_be_bytes())),
+        Endian::Little => words.iter_mut().zip(bits).for_each(|(word, bits)| *word = bits.to_le_bytes()),
+        Endian::Big => words.iter_mut().zip(bits).for_each(|(word, bits)| *word = bits.to_be_bytes()),
     }
 }

@@ -8,7 +8,7 @@
 //! | other | `11`, leading (3 bits), all but the leading zeros | yes |
 
 use super::stream_ends;
-use crate::bits::{Writer, window};
+use crate::bits::{CHUNK, Writer, window};
 use crate::error::Error;
 
 /// The leading zeros each code stands for: a count is rounded down to one of these.
@@ -108,7 +108,8 @@ impl<'a> Decoder<'a> {
 pub(crate) fn encode(values: &[f64], out: &mut Vec<u8>) {
     let Some((first, rest)) = values.split_first() else { return };
     out.reserve(values.len() * 4 + 16);
-    let mut bits = Writer::new(out);
+    let mut chunk = [0; CHUNK];
+    let mut bits = Writer::new(out, &mut chunk);
     let mut previous = first.to_bits();
     bits.put(previous, 64);
     let mut stored = NONE;

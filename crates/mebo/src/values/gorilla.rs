@@ -7,7 +7,7 @@
 //! | elsewhere | `11`, leading zeros (5 bits), size − 1 (6 bits), the bits of the new window |
 
 use super::stream_ends;
-use crate::bits::{Writer, window};
+use crate::bits::{CHUNK, Writer, window};
 use crate::error::Error;
 
 /// Leading zeros are stored in five bits.
@@ -42,31 +42,38 @@ impl<'a> Decoder<'a> {
         let column = self.column;
         let (mut at, mut previous, mut size, mut trailing) =
             (self.at, self.previous, self.size, self.trailing);
-        for slot in out {
+        let mut slots = out.iter_mut();
+        while let Some(slot) = slots.next() {
             let bits = window(column, at);
             if bits >> 63 == 0 {
+                *slot = f64::from_bits(previous);
                 at += 1;
-            } else {
-                if bits >> 62 & 1 == 0 {
-                    at += 2;
-                } else {
-                    let leading = (bits >> 57) as u32 & 31;
-                    size = ((bits >> 51) as u32 & 63) + 1;
-                    if leading + size > 64 {
-                        return Err(Error::corrupt(
-                            at / 8,
-                            format!("a window of {size} bits behind {leading} zeros does not fit into 64"),
-                        ));
-                    }
-                    trailing = 64 - leading - size;
-                    at += 13;
+                if bits >> 56 == 0 {
+                    // A value that stands still: all of its zeros at once.
+                    let more = bits.leading_zeros() as usize - 1;
+                    at += slots.by_ref().take(more).map(|slot| *slot = f64::from_bits(previous)).count();
                 }
-                if size == 0 {
-                    return Err(Error::corrupt(at / 8, "a window is used before there is one"));
-                }
-                previous ^= window(column, at) >> (64 - size) << trailing;
-                at += size as usize;
+                continue;
             }
+            if bits >> 62 == 0b10 {
+                at += 2;
+            } else {
+                let leading = (bits >> 57) as u32 & 31;
+                size = ((bits >> 51) as u32 & 63) + 1;
+                if leading + size > 64 {
+                    return Err(Error::corrupt(
+                        at / 8,
+                        format!("a window of {size} bits behind {leading} zeros does not fit into 64"),
+                    ));
+                }
+                trailing = 64 - leading - size;
+                at += 13;
+            }
+            if size == 0 {
+                return Err(Error::corrupt(at / 8, "a window is used before there is one"));
+            }
+            previous ^= window(column, at) >> (64 - size) << trailing;
+            at += size as usize;
             *slot = f64::from_bits(previous);
         }
         (self.at, self.previous, self.size, self.trailing) = (at, previous, size, trailing);
@@ -78,7 +85,8 @@ impl<'a> Decoder<'a> {
 pub(crate) fn encode(values: &[f64], out: &mut Vec<u8>) {
     let Some((first, rest)) = values.split_first() else { return };
     out.reserve(values.len() * 4 + 16);
-    let mut bits = Writer::new(out);
+    let mut chunk = [0; CHUNK];
+    let mut bits = Writer::new(out, &mut chunk);
     let mut previous = first.to_bits();
     bits.put(previous, 64);
     // No difference has 64 leading zeros, so none fits before there is a window.
