@@ -55,8 +55,11 @@ impl<'a> Decoder<'a> {
                 }
                 continue;
             }
-            if bits >> 62 == 0b10 {
-                at += 2;
+            let head = if bits >> 62 == 0b10 {
+                if size == 0 {
+                    return Err(Error::corrupt(at / 8, "a window is used before there is one"));
+                }
+                2
             } else {
                 let leading = (bits >> 57) as u32 & 31;
                 size = ((bits >> 51) as u32 & 63) + 1;
@@ -67,13 +70,12 @@ impl<'a> Decoder<'a> {
                     ));
                 }
                 trailing = 64 - leading - size;
-                at += 13;
-            }
-            if size == 0 {
-                return Err(Error::corrupt(at / 8, "a window is used before there is one"));
-            }
-            previous ^= window(column, at) >> (64 - size) << trailing;
-            at += size as usize;
+                13
+            };
+            // Mostly what follows the head is at hand already.
+            let kept = if head + size <= 64 { bits << head } else { window(column, at + head as usize) };
+            previous ^= kept >> (64 - size) << trailing;
+            at += (head + size) as usize;
             *slot = f64::from_bits(previous);
         }
         (self.at, self.previous, self.size, self.trailing) = (at, previous, size, trailing);
