@@ -64,8 +64,10 @@ fn main() {
 }
 
 fn head() {
-    println!("| metrics × points | timestamps + values | encode | iterate all | decode one | bytes/point |");
-    println!("|---|---|---:|---:|---:|---:|");
+    println!(
+        "| metrics × points | timestamps + values | encode | with fresh memory | iterate all | decode one | bytes/point |"
+    );
+    println!("|---|---|---:|---:|---:|---:|---:|");
 }
 
 fn print_row(data: &[Series], points: usize, rounds: usize, options: EncoderOptions) {
@@ -73,6 +75,11 @@ fn print_row(data: &[Series], points: usize, rounds: usize, options: EncoderOpti
     // One encoder and one buffer for all rounds, as a writer of many blobs has them.
     let (mut encoder, mut bytes) = (Encoder::new(START, options), Vec::new());
     let encoded = median(rounds, || encode(data, &mut encoder, &mut bytes));
+    let afresh = median(rounds, || {
+        let (mut encoder, mut bytes) = (Encoder::new(START, options), Vec::new());
+        encode(data, &mut encoder, &mut bytes);
+        bytes.len()
+    });
     let blob = NumericBlob::open(&bytes).expect("a good blob");
     let iterated = median(rounds, || iterate(&blob));
     let (mut timestamps, mut values) = (Vec::new(), Vec::new());
@@ -88,10 +95,11 @@ fn print_row(data: &[Series], points: usize, rounds: usize, options: EncoderOpti
     });
     let per_point = |time: Duration| time.as_nanos() as f64 / total as f64;
     println!(
-        "| {METRICS} × {points} | {} + {} | {:.1} ns | {:.1} ns | {:.1} ns | {:.2} |",
+        "| {METRICS} × {points} | {} + {} | {:.1} ns | {:.1} ns | {:.1} ns | {:.1} ns | {:.2} |",
         options.timestamps,
         options.values,
         per_point(encoded),
+        per_point(afresh),
         per_point(iterated),
         per_point(decoded),
         bytes.len() as f64 / total as f64,
