@@ -32,18 +32,14 @@ enum Shape {
 }
 
 fn main() {
+    let pairs: Vec<EncoderOptions> = TimestampEncoding::ALL
+        .iter()
+        .flat_map(|&timestamps| ValueEncoding::ALL.iter().map(move |&values| options(timestamps, values)))
+        .collect();
     println!("Two decimals that wander:\n");
     head();
-    for (points, rounds) in [(200, 61), (18_000, 7)] {
-        let data = data(Shape::Wanders, points);
-        for &timestamps in TimestampEncoding::ALL {
-            for &values in ValueEncoding::ALL {
-                let options =
-                    EncoderOptions { layout: Layout::V2, timestamps, values, ..EncoderOptions::default() };
-                print_row(&data, points, rounds, options);
-            }
-        }
-    }
+    table(Shape::Wanders, 200, 101, &pairs);
+    table(Shape::Wanders, 18_000, 9, &pairs);
     for (shape, what) in [
         (Shape::Hesitates, "The same, one point in four unchanged at random"),
         (Shape::Steps, "A setpoint that steps every 50 points"),
@@ -51,16 +47,14 @@ fn main() {
     ] {
         println!("\n{what}:\n");
         head();
-        let data = data(shape, 18_000);
-        for values in [ValueEncoding::Gorilla, ValueEncoding::Chimp, ValueEncoding::Alp] {
-            print_row(
-                &data,
-                18_000,
-                7,
-                EncoderOptions { layout: Layout::V2, values, ..EncoderOptions::default() },
-            );
-        }
+        let some = [ValueEncoding::Gorilla, ValueEncoding::Chimp, ValueEncoding::Alp]
+            .map(|values| options(TimestampEncoding::Delta, values));
+        table(shape, 18_000, 9, &some);
     }
+}
+
+fn options(timestamps: TimestampEncoding, values: ValueEncoding) -> EncoderOptions {
+    EncoderOptions { layout: Layout::V2, timestamps, values, ..EncoderOptions::default() }
 }
 
 fn head() {
@@ -70,21 +64,49 @@ fn head() {
     println!("|---|---|---:|---:|---:|---:|---:|");
 }
 
-fn print_row(data: &[Series], points: usize, rounds: usize, options: EncoderOptions) {
+/// One row for each of the options. Every pass measures every row once, so that a moment in which the machine was busy
+/// spoils one sample of many rows and the median of none.
+fn table(shape: Shape, points: usize, passes: usize, all: &[EncoderOptions]) {
+    let data = data(shape, points);
+    let mut samples = vec![[const { Vec::new() }; 4]; all.len()];
+    let mut sizes = vec![0; all.len()];
+    for _ in 0..passes {
+        for (i, &options) in all.iter().enumerate() {
+            let (times, size) = measure(&data, options);
+            samples[i].iter_mut().zip(times).for_each(|(samples, time)| samples.push(time));
+            sizes[i] = size;
+        }
+    }
     let total = METRICS * points;
-    // One encoder and one buffer for all rounds, as a writer of many blobs has them.
+    for ((options, samples), size) in all.iter().zip(&mut samples).zip(sizes) {
+        let [encode, afresh, iterate, decode] = samples.each_mut().map(|times| {
+            times.sort_unstable();
+            times[times.len() / 2].as_nanos() as f64 / total as f64
+        });
+        println!(
+            "| {METRICS} × {points} | {} + {} | {encode:.1} ns | {afresh:.1} ns | {iterate:.1} ns | {decode:.1} ns | {:.2} |",
+            options.timestamps,
+            options.values,
+            size as f64 / total as f64,
+        );
+    }
+}
+
+/// The time to encode, to encode with fresh memory, to iterate, to decode; and the bytes of the blob.
+fn measure(data: &[Series], options: EncoderOptions) -> ([Duration; 4], usize) {
+    // One encoder and one buffer, warm, as a writer of many blobs has them.
     let (mut encoder, mut bytes) = (Encoder::new(START, options), Vec::new());
-    let encoded = median(rounds, || encode(data, &mut encoder, &mut bytes));
-    let afresh = median(rounds, || {
+    let encoded = median(1, || encode(data, &mut encoder, &mut bytes));
+    let afresh = median(1, || {
         let (mut encoder, mut bytes) = (Encoder::new(START, options), Vec::new());
         encode(data, &mut encoder, &mut bytes);
         bytes.len()
     });
     let blob = NumericBlob::open(&bytes).expect("a good blob");
-    let iterated = median(rounds, || iterate(&blob));
+    let iterated = median(1, || iterate(&blob));
     let (mut timestamps, mut values) = (Vec::new(), Vec::new());
-    // Every metric once, each found by its name and decoded into the same buffers: the median metric, so to speak.
-    let decoded = median(rounds, || {
+    // Every metric, each found by its name and decoded into the same buffers.
+    let decoded = median(1, || {
         for series in data {
             timestamps.clear();
             values.clear();
@@ -93,17 +115,7 @@ fn print_row(data: &[Series], points: usize, rounds: usize, options: EncoderOpti
             black_box((&timestamps, &values));
         }
     });
-    let per_point = |time: Duration| time.as_nanos() as f64 / total as f64;
-    println!(
-        "| {METRICS} × {points} | {} + {} | {:.1} ns | {:.1} ns | {:.1} ns | {:.1} ns | {:.2} |",
-        options.timestamps,
-        options.values,
-        per_point(encoded),
-        per_point(afresh),
-        per_point(iterated),
-        per_point(decoded),
-        bytes.len() as f64 / total as f64,
-    );
+    ([encoded, afresh, iterated, decoded], bytes.len())
 }
 
 fn encode(data: &[Series], encoder: &mut Encoder, bytes: &mut Vec<u8>) {

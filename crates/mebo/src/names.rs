@@ -1,6 +1,5 @@
 //! The names payload (§4), and what a metric is called by.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use xxhash_rust::xxh64::xxh64;
@@ -119,11 +118,7 @@ impl Names {
 }
 
 /// Appends a names payload.
-pub(crate) fn write<'a>(
-    names: impl ExactSizeIterator<Item = Cow<'a, str>>,
-    endian: Endian,
-    out: &mut Vec<u8>,
-) {
+pub(crate) fn write<'a>(names: impl ExactSizeIterator<Item = &'a str>, endian: Endian, out: &mut Vec<u8>) {
     // The encoder has checked both lengths.
     endian.put_u16(names.len() as u16, out);
     for name in names {

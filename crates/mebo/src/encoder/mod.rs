@@ -2,58 +2,21 @@
 
 mod columns;
 mod error;
+mod index;
+mod options;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::bytes::Endian;
-use crate::header::{Compression, HEADER_LEN, Header, Layout, TimestampEncoding, ValueEncoding};
+use crate::header::{Compression, HEADER_LEN, Header, Layout};
 use crate::names::{self, Key};
 use crate::{shared, tags, timestamps, values};
 use columns::{Columns, Payload, deltas};
 pub use error::EncodeError;
+use index::IndexEntry;
+pub use options::EncoderOptions;
 
 /// The most metrics of a blob.
 const METRICS_MOST: usize = 1 << 16;
-
-/// How a blob is written. The default is what suits most: V1, little-endian, delta and Gorilla, nothing compressed.
-///
-/// ```
-/// use phalanx_mebo::{EncoderOptions, Layout, ValueEncoding};
-///
-/// let options = EncoderOptions { layout: Layout::V2, values: ValueEncoding::Alp, ..EncoderOptions::default() };
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EncoderOptions {
-    /// Order of the metrics and width of the index.
-    pub layout: Layout,
-    /// Byte order of the fixed-width fields.
-    pub endian: Endian,
-    /// Encoding of the timestamps.
-    pub timestamps: TimestampEncoding,
-    /// Encoding of the values.
-    pub values: ValueEncoding,
-    /// Compression of the timestamp payload.
-    pub timestamp_compression: Compression,
-    /// Compression of the value payload.
-    pub value_compression: Compression,
-    /// Whether equal timestamp columns are stored once. V2 can do that, V1 ignores it.
-    pub shared_timestamps: bool,
-}
-
-impl Default for EncoderOptions {
-    fn default() -> Self {
-        Self {
-            layout: Layout::V1,
-            endian: Endian::Little,
-            timestamps: TimestampEncoding::Delta,
-            values: ValueEncoding::Gorilla,
-            timestamp_compression: Compression::None,
-            value_compression: Compression::None,
-            shared_timestamps: false,
-        }
-    }
-}
 
 /// Collects metrics and writes them as one blob.
 ///
@@ -316,7 +279,7 @@ impl Encoder {
             if order.len() > usize::from(u16::MAX) {
                 return Err(EncodeError::TooManyMetrics { most: u16::MAX.into() });
             }
-            names::write(order.iter().map(|i| Cow::Borrowed(name(i))), self.options.endian, &mut out);
+            names::write(order.iter().map(name), self.options.endian, &mut out);
         }
         Ok(out)
     }
@@ -344,58 +307,6 @@ impl Encoder {
         match &self.metrics[i] {
             Entry { name: Some(name), .. } => format!("{name:?}"),
             Entry { id, .. } => format!("{id:#018x}"),
-        }
-    }
-}
-
-impl EncoderOptions {
-    /// The most points of a metric: in V1, as many as fit into 65,535 bytes even if none of them got shorter (§3).
-    fn points_most(&self) -> u64 {
-        if self.layout == Layout::V2 {
-            return u32::MAX.into();
-        }
-        let timestamp = match self.timestamps {
-            TimestampEncoding::Raw => 8,
-            TimestampEncoding::Delta => 9,
-            TimestampEncoding::DeltaPacked => 5,
-        };
-        let value = match self.values {
-            ValueEncoding::Raw => 8,
-            ValueEncoding::Gorilla | ValueEncoding::Chimp | ValueEncoding::Alp => 9,
-        };
-        u64::from(u16::MAX) / timestamp.max(value)
-    }
-}
-
-/// An index entry as it is written: offsets are the lengths of the columns before.
-struct IndexEntry {
-    id: u64,
-    count: u32,
-    timestamps: u32,
-    values: u32,
-    tags: u32,
-}
-
-impl IndexEntry {
-    fn fields(&self) -> [u32; 4] {
-        [self.count, self.timestamps, self.values, self.tags]
-    }
-
-    fn is_compact(&self) -> bool {
-        self.fields().iter().all(|&field| field <= u16::MAX.into())
-    }
-
-    fn write(&self, extended: bool, endian: Endian, out: &mut Vec<u8>) {
-        endian.put_u64(self.id, out);
-        for field in self.fields() {
-            if extended {
-                endian.put_u32(field, out);
-            } else {
-                endian.put_u16(field as u16, out);
-            }
-        }
-        if extended {
-            endian.put_u64(0, out);
         }
     }
 }
