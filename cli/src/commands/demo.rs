@@ -20,6 +20,7 @@ is not built yet. What works today:
   phalanx fsm worker                      the life of a worker, as the code has it
   phalanx fsm worker --format mermaid     the same as a diagram
   phalanx fsm calculator|macro|provider   the other state machines
+  phalanx mebo inspect|decode|encode      T-chart blobs: look into them, read them, write them
   cargo xtask test                        every test, on real NATS and real Cassandra
 ";
 

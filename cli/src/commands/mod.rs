@@ -2,6 +2,7 @@
 
 mod demo;
 mod fsm;
+mod mebo;
 mod plan;
 mod spc;
 
@@ -17,6 +18,7 @@ pub(crate) enum Command {
     Plan(plan::Plan),
     #[command(subcommand)]
     Spc(spc::Spc),
+    Mebo(mebo::Mebo),
 }
 
 impl Command {
@@ -26,6 +28,7 @@ impl Command {
             Self::Fsm(fsm) => fsm.run(),
             Self::Plan(plan) => plan.run(),
             Self::Spc(spc) => spc.run(),
+            Self::Mebo(mebo) => mebo.run(),
         }
     }
 }
