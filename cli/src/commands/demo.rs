@@ -17,11 +17,13 @@ moved as little as possible, recovered within seconds of a crash, untouched by r
 The live demo (a simulated fab, five defenders, crashes and rolling updates before your eyes)
 is not built yet. What works today:
 
-  phalanx fsm worker                      the life of a worker, as the code has it
-  phalanx fsm worker --format mermaid     the same as a diagram
-  phalanx fsm calculator|macro|provider   the other state machines
-  phalanx mebo inspect|decode|encode      T-chart blobs: look into them, read them, write them
-  cargo xtask test                        every test, on real NATS and real Cassandra
+  phalanx plan --synthetic 5000 --from 30 --to 45    what a change of the fleet would move
+  phalanx plan --synthetic 5000 --from 30 --crash defender-3
+  phalanx spc imr --csv FILE --column X              a control chart of your data, and its signals
+  phalanx spc eval 'mean(RF[10s..50s])' --csv FILE   an indicator from traces
+  phalanx mebo inspect|decode|encode                 T-chart blobs: look into them, read them, write them
+  phalanx fsm worker                                 the life of a worker, as the code has it
+  cargo xtask test                                   every test, on real NATS and real Cassandra
 ";
 
 impl Demo {
