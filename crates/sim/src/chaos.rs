@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use phalanx_cluster::core::types::Time;
-use phalanx_cluster::core::{Config, WorkerState};
+use phalanx_cluster::core::{Config, Guard, WorkerState};
 
 use crate::ledger::Violation;
 use crate::rng::Rng;
@@ -30,9 +30,14 @@ pub struct Outcome {
 
 /// Runs one seed: `workers` workers, faults for `length`, then healing.
 pub fn run(seed: u64, workers: usize, length: Duration) -> Outcome {
+    run_without(None, seed, workers, length)
+}
+
+/// The same with a rule of the protocol taken out.
+pub fn run_without(guard: Option<Guard>, seed: u64, workers: usize, length: Duration) -> Outcome {
     let mut rng = Rng::new(seed);
     let fleet_size = rng.one_in(2).then_some(workers as u32);
-    let config = Config { fleet_size, ..Config::default() };
+    let config = Config { fleet_size, without: guard, ..Config::default() };
     let mut world = World::new(Setup { config, partitions: 12 * workers });
     world.shake(rng.next());
     let mut faults: BTreeMap<&'static str, u64> = BTreeMap::new();

@@ -75,13 +75,17 @@ impl Ledger {
 
     /// A value was stored.
     pub(crate) fn stored(&mut self, now: Time, value: &Value) {
+        if let Value::ClusterState(state) = value {
+            // A leader that says something has taken over: from then on nothing of an earlier one may be accepted.
+            self.newest.1 = self.newest.1.max(state.epoch);
+        }
         let Value::Map(map) = value else { return };
         let (version, epoch) = self.newest;
         if map.version < version || map.epoch < epoch {
             let (was, is) = ((version, epoch), (map.version, map.epoch));
             self.violate(12, now, format!("the map went from {was:?} to {is:?}"));
         }
-        self.newest = (map.version, map.epoch);
+        self.newest = (map.version, map.epoch.max(epoch));
     }
 
     pub(crate) fn violate(&mut self, invariant: u32, at: Time, what: String) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use phalanx_cluster::core::types::{Key, Pod, Time, Value, Version};
-use phalanx_cluster::core::{Config, Effect, Event, ReadError, Worker, WorkerState, WriteError};
+use phalanx_cluster::core::{Config, Effect, Event, Purpose, ReadError, Worker, WorkerState, WriteError};
 
 use crate::broker::Broker;
 use crate::ledger::{Ledger, Violation};
@@ -70,6 +70,12 @@ struct Process {
     wake: Option<Time>,
     /// Until then nothing passes between it and the broker.
     cut_until: Time,
+    /// How much longer its answers take.
+    slowness: Duration,
+    /// Its heartbeats get lost, and nothing else.
+    mute: bool,
+    /// How much later it is shown what it watches.
+    watch_delay: Duration,
     /// Whether it was ever stopped or cut off.
     disturbed: bool,
     /// The id it held when last looked at.
@@ -181,6 +187,9 @@ impl World {
             mailbox: Vec::new(),
             wake: None,
             cut_until: Time::ZERO,
+            slowness: Duration::ZERO,
+            mute: false,
+            watch_delay: Duration::ZERO,
             disturbed: false,
             held: None,
         });
@@ -242,6 +251,32 @@ impl World {
         let target = &mut self.processes[process.0];
         target.cut_until = target.cut_until.max(until);
         target.disturbed = true;
+    }
+
+    /// Answers to a process take this much longer; after two seconds nobody waits for them.
+    pub fn slow_down(&mut self, process: ProcessId, by: Duration) {
+        self.processes[process.0].slowness = by;
+    }
+
+    /// The heartbeats of a process get lost, and nothing else does.
+    pub fn lose_heartbeats(&mut self, process: ProcessId) {
+        self.processes[process.0].mute = true;
+        self.processes[process.0].disturbed = true;
+    }
+
+    /// A process is shown what it watches that much later; its requests are answered as ever.
+    pub fn delay_watch(&mut self, process: ProcessId, by: Duration) {
+        self.processes[process.0].watch_delay = by;
+        self.processes[process.0].disturbed = true;
+    }
+
+    /// A value is gone, as if it had expired or its bucket were lost.
+    pub fn lose(&mut self, key: &Key) {
+        if let Some(revision) = self.broker.get(key).map(|entry| entry.revision) {
+            let deleted = self.broker.delete(self.micros(), key, revision);
+            debug_assert!(deleted.is_ok(), "that revision was there");
+            self.tell_watchers(key);
+        }
     }
 
     /// The broker is away for everybody.
@@ -377,6 +412,12 @@ impl World {
 
     /// A request on its way to the broker: it may wait for the link, come late, or lose its answer.
     fn send(&mut self, process: ProcessId, effect: Effect) {
+        let is_heartbeat =
+            matches!(&effect, Effect::Write { ticket, .. } if ticket.purpose == Purpose::Heartbeat);
+        if is_heartbeat && self.processes[process.0].mute {
+            self.later(TIMEOUT, Happening::Arrival(process, unanswered(&effect)));
+            return;
+        }
         let cut = self.processes[process.0].cut_until.saturating_sub(self.now);
         let fate = self.shaker.as_mut().map_or(0, |shaker| shaker.between(0, 400));
         let delay = match fate {
@@ -397,7 +438,8 @@ impl World {
 
     fn answer(&mut self, process: ProcessId, effect: Effect) {
         let event = self.apply(effect);
-        self.later(LATENCY, Happening::Arrival(process, event));
+        let slowness = self.processes[process.0].slowness;
+        self.later(LATENCY + slowness, Happening::Arrival(process, event));
     }
 
     /// What a request does at the broker, and the answer.
@@ -434,8 +476,9 @@ impl World {
         let entry = self.broker.get(key).cloned();
         for process in self.living().collect::<Vec<_>>() {
             let event = Event::Watched { key: key.clone(), entry: entry.clone(), retained: false };
-            let cut = self.processes[process.0].cut_until.saturating_sub(self.now);
-            self.later(cut + LATENCY, Happening::Arrival(process, event));
+            let target = &self.processes[process.0];
+            let late = target.cut_until.saturating_sub(self.now) + target.watch_delay;
+            self.later(late + LATENCY, Happening::Arrival(process, event));
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::planner;
+use super::{Guard, planner};
 
 /// The settings of one worker. The defaults are those of the design.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +33,9 @@ pub struct Config {
     pub crash_immediate: bool,
     /// How partitions are spread.
     pub planner: planner::Options,
+    /// The rule to work without.
+    #[cfg(feature = "mutants")]
+    pub without: Option<Guard>,
 }
 
 impl Default for Config {
@@ -51,6 +54,8 @@ impl Default for Config {
             controller_enabled: true,
             crash_immediate: true,
             planner: planner::Options::default(),
+            #[cfg(feature = "mutants")]
+            without: None,
         }
     }
 }
@@ -114,6 +119,18 @@ impl Config {
     /// How long a freed id is waited for.
     pub fn standby_wait(&self) -> Duration {
         self.heartbeat_interval.mul_f64(0.75)
+    }
+
+    /// Whether a rule is kept: always, but in a test that takes it out.
+    #[cfg(feature = "mutants")]
+    pub(super) fn keeps(&self, guard: Guard) -> bool {
+        self.without != Some(guard)
+    }
+
+    /// Whether a rule is kept: always, but in a test that takes it out.
+    #[cfg(not(feature = "mutants"))]
+    pub(super) const fn keeps(&self, _: Guard) -> bool {
+        true
     }
 
     /// Says what does not fit together, with the numbers.

@@ -21,7 +21,7 @@ use super::types::{
     AssignmentMap, ClusterState, Entry, Epoch, Key, Lifecycle, Partitions, Revision, Time, Value, Version,
     WindowKind, WorkerId,
 };
-use super::{CalculatorState, WorkerState, fleet_size};
+use super::{CalculatorState, Guard, WorkerState, fleet_size};
 
 /// A map for fewer workers is never a restart.
 const RESTART_LEAST_WORKERS: usize = 10;
@@ -106,6 +106,9 @@ impl Controller {
     fn inherit(&mut self, around: &Surroundings<'_>) {
         let Some((state, arrived)) = around.last_state else { return };
         self.window = state.window.map(|(kind, left)| Window { kind, ends: *arrived + left });
+        if !around.config.keeps(Guard::InheritedGraces) {
+            return;
+        }
         self.inherited = state.graces.iter().map(|(&id, &left)| (id, *arrived + left)).collect();
     }
 
@@ -185,7 +188,8 @@ impl Controller {
             self.begin(around);
             return;
         };
-        if map.epoch == self.epoch {
+        let untouched = !around.config.keeps(Guard::TouchFirst);
+        if map.epoch == self.epoch || untouched {
             if landed {
                 self.published(around);
             }
@@ -425,6 +429,7 @@ impl Controller {
     /// with a version that somebody already knows.
     fn next_version(&self, around: &Surroundings<'_>) -> Version {
         let seen = around.roster.iter().flat_map(|(_, seen)| [seen.map_version, seen.applied_version]);
+        let seen = seen.filter(|_| around.config.keeps(Guard::VersionAboveAll));
         let highest = seen.chain(self.map_version()).max().unwrap_or_default();
         Version(highest.0 + 1)
     }
@@ -433,6 +438,9 @@ impl Controller {
     fn is_imbalanced(&self, map: &AssignmentMap, around: &Surroundings<'_>) -> bool {
         if let Some((_, imbalanced)) = self.imbalance.filter(|(version, _)| *version == map.version) {
             return imbalanced;
+        }
+        if !around.config.keeps(Guard::EveningOut) {
+            return false;
         }
         let Some(partitions) = around.partitions else { return false };
         let draft = Draft {

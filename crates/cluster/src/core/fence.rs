@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use super::Guard;
+use super::config::Config;
 use super::types::Time;
 
 /// Where a worker stands on its way out of the fence.
@@ -30,6 +32,8 @@ pub(super) enum Stage {
 #[derive(Clone, Debug)]
 pub(super) struct Fence {
     limit: Time,
+    counts_from_sending: bool,
+    exits_in_order: bool,
     stage: Stage,
     /// When the fence last closed.
     closed: Time,
@@ -41,8 +45,16 @@ pub(super) struct Fence {
 
 impl Fence {
     /// A worker that has just got its id has proved itself by that.
-    pub(super) fn new(now: Time, limit: Time) -> Self {
-        Self { limit, stage: Stage::Open, closed: now, proof: now, sent: BTreeMap::new() }
+    pub(super) fn new(now: Time, config: &Config) -> Self {
+        Self {
+            limit: config.fence_after(),
+            counts_from_sending: config.keeps(Guard::FenceFromSending),
+            exits_in_order: config.keeps(Guard::FenceExitOrder),
+            stage: Stage::Open,
+            closed: now,
+            proof: now,
+            sent: BTreeMap::new(),
+        }
     }
 
     pub(super) fn stage(&self) -> Stage {
@@ -73,10 +85,18 @@ impl Fence {
         while self.sent.len() > 16 {
             self.sent.pop_first();
         }
-        self.proof = self.proof.max(sent);
+        self.prove(if self.counts_from_sending { sent } else { now });
+        if self.stage == Stage::AwaitingHeartbeat && !self.exits_in_order {
+            self.stage = Stage::Open;
+        }
         if self.stage == Stage::AwaitingHeartbeat && sent >= self.closed && self.is_young(now, sent) {
             self.stage = Stage::AwaitingClaim { sent };
         }
+    }
+
+    /// Something that was sent then proves that this worker lives.
+    pub(super) fn prove(&mut self, sent: Time) {
+        self.proof = self.proof.max(sent);
     }
 
     /// Closes the fence if its time has come; says whether it closed now.
@@ -127,7 +147,7 @@ mod tests {
     }
 
     fn fence() -> Fence {
-        Fence::new(ms(0), ms(4500))
+        Fence::new(ms(0), &Config::default())
     }
 
     #[test]

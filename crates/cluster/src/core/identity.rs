@@ -26,6 +26,8 @@ pub(super) struct Search<'a> {
     pub(super) limit: u32,
     /// A claim unchanged for this long is nobody's.
     pub(super) stale: Time,
+    /// Whether ids named in the map come first.
+    pub(super) map_first: bool,
     /// The healthy clock.
     pub(super) clock: &'a HealthyClock,
 }
@@ -159,7 +161,7 @@ impl Identity {
             Some((id, Condition::Revision(claim.revision)))
         });
         let free = |id: &WorkerId| !self.claims.contains_key(id);
-        let in_map = || ids().filter(|id| search.in_map.contains(id)).find(free);
+        let in_map = || ids().filter(|id| search.map_first && search.in_map.contains(id)).find(free);
         let any = || ids().find(free);
         let stale = || {
             ids().find_map(|id| {

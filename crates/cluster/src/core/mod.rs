@@ -10,6 +10,7 @@ mod controller;
 mod election;
 mod fence;
 mod fleet_size;
+mod guards;
 mod health;
 mod holdings;
 mod identity;
@@ -26,6 +27,7 @@ pub mod types;
 mod worker;
 
 pub use config::{BadConfig, Config};
+pub use guards::Guard;
 pub use io::{Condition, Effect, Event, Purpose, ReadError, Ticket, Warning, WriteError, Written};
 pub use state::{CalculatorState, WorkerState};
 pub use worker::Worker;

@@ -64,7 +64,7 @@ impl Roster {
             map_version: beat.map_version,
             fleet_size: beat.fleet_size,
             heard: if retained { same_life.and_then(|seen| seen.heard) } else { Some(clock.mark()) },
-            left_at: (beat.left && !retained).then_some(now),
+            left_at: beat.left.then_some(now),
             degraded: if is_degraded { degraded_since.or(Some(clock.mark())) } else { None },
         };
         self.workers.insert(id, seen);
@@ -87,6 +87,14 @@ impl Roster {
                 self.standbys.remove(pod);
             }
         }
+    }
+
+    /// Begins to count everybody's silence anew, as a leader would that had not listened before.
+    pub(super) fn forget_timers(&mut self, clock: &HealthyClock) {
+        self.workers
+            .values_mut()
+            .filter(|seen| seen.heard.is_some())
+            .for_each(|seen| seen.heard = Some(clock.mark()));
     }
 
     pub(super) fn get(&self, id: WorkerId) -> Option<&Seen> {
@@ -120,6 +128,7 @@ impl Roster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::config::Config;
     use crate::core::types::{Holder, Pod};
 
     fn s(seconds: u64) -> Time {
@@ -142,9 +151,8 @@ mod tests {
     }
 
     fn healthy_clock(now: u64) -> HealthyClock {
-        let mut clock = HealthyClock::new(s(0), s(1000));
-        clock.echoed(s(0), s(0));
-        clock.advance(s(now));
+        let mut clock = HealthyClock::new(s(0), &Config::default());
+        (0..=now).for_each(|second| clock.echoed(s(second), s(second)));
         clock
     }
 
@@ -178,7 +186,7 @@ mod tests {
     fn degraded_counts_as_silence_from_its_first_heartbeat() {
         let (mut roster, mut clock) = (Roster::default(), healthy_clock(0));
         for second in 0..=8 {
-            clock.advance(s(second));
+            clock.echoed(s(second), s(second));
             let state = if second < 2 { WorkerState::Stable } else { WorkerState::Degraded };
             roster.note(WorkerId(3), &Heartbeat { state, ..beat(1) }, false, s(second), &clock);
         }

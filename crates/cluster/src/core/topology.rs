@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::WorkerState;
 use super::config::Config;
 use super::health::HealthyClock;
 use super::roster::Roster;
 use super::types::{AssignmentMap, Time, WorkerId};
+use super::{Guard, WorkerState};
 
 /// What is needed to judge.
 pub(super) struct View<'a> {
@@ -51,13 +51,15 @@ impl Topology {
             } else if view.roster.is_live(id, crash, view.clock) {
                 topology.staying.insert(id);
             } else if let Some(left_at) = left_at(view, id) {
-                let until = left_at + view.config.replacement_grace;
+                // The last leader may have heard the farewell before we began to listen.
+                let heard = left_at + view.config.replacement_grace;
+                let until = view.inherited.get(&id).map_or(heard, |&inherited| inherited.min(heard));
                 topology.wait_or_let_go(id, until, view);
             } else if view.roster.silence(id, view.clock).is_some() {
                 topology.crashed.insert(id);
             } else if let Some(&until) = view.inherited.get(&id) {
                 topology.wait_or_let_go(id, until, view);
-            } else if view.watched_long {
+            } else if view.watched_long || !view.config.keeps(Guard::MissingIsNotCrashed) {
                 topology.crashed.insert(id);
             } else {
                 topology.missing.insert(id);
@@ -93,7 +95,7 @@ impl Topology {
 fn left_at(view: &View<'_>, id: WorkerId) -> Option<Time> {
     let seen = view.roster.get(id)?;
     if seen.left {
-        return seen.left_at.or(Some(view.now).filter(|_| !view.inherited.contains_key(&id)));
+        return seen.left_at;
     }
     let silent = view.roster.silence(id, view.clock)?;
     (seen.state == WorkerState::Shutdown).then(|| view.now.saturating_sub(silent))

@@ -24,7 +24,7 @@ use super::types::{
     AssignmentMap, ClusterState, Entry, Heartbeat, Holder, Key, Partitions, Pod, Revision, Time, Value,
     Version, WorkerId,
 };
-use super::{WorkerState, fleet_size};
+use super::{Guard, WorkerState, fleet_size};
 
 /// The least time between two passes: what is due now is done now.
 const MOMENT: Time = Time::from_millis(1);
@@ -78,8 +78,8 @@ impl Worker {
     /// A process that has just started.
     pub fn new(now: Time, pod: Pod, config: Config) -> Self {
         Self {
-            clock: HealthyClock::new(now, config.echo_limit()),
-            fence: Fence::new(now, config.fence_after()),
+            clock: HealthyClock::new(now, &config),
+            fence: Fence::new(now, &config),
             identity: Identity::new(pod.clone()),
             roster: Roster::default(),
             election: Election::new(),
@@ -184,6 +184,7 @@ impl Worker {
             }
             (Key::Heartbeat(id), Some(Entry { value: Value::Heartbeat(beat), .. })) => {
                 self.heard_own(now, &beat, retained);
+                let retained = retained && self.config.keeps(Guard::RetainedIsNoLife);
                 self.roster.note(*id, &beat, retained, now, &self.clock);
                 self.notice_being_behind(now, &beat);
             }
@@ -369,6 +370,9 @@ impl Worker {
                 self.follow_map(out);
             }
             identity::Outcome::Renewed => {
+                if !self.config.keeps(Guard::HeartbeatAlone) {
+                    self.fence.prove(now);
+                }
                 if matches!(self.fence.stage(), Stage::AwaitingClaim { .. }) {
                     self.fence.claim_renewed();
                 }
@@ -389,6 +393,9 @@ impl Worker {
             election::Outcome::Won(epoch) => {
                 if self.leaving.is_some() || !self.fence.is_open(now) {
                     return;
+                }
+                if !self.config.keeps(Guard::OwnTimers) {
+                    self.roster.forget_timers(&self.clock);
                 }
                 let around = surroundings!(self, now);
                 self.controller = Some(Controller::new(epoch, &around, &mut self.tickets, out));
@@ -463,6 +470,7 @@ impl Worker {
             in_map: map.map_or(&nobody, |map| &map.workers),
             limit: size.unwrap_or(self.config.max_workers).min(self.config.max_workers),
             stale: self.config.claim_stale,
+            map_first: self.config.keeps(Guard::MapIdsFirst),
             clock: &self.clock,
         };
         let (limit, found) = (search.limit, self.identity.search(&search, &mut self.tickets, out));
