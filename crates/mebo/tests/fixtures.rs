@@ -2,7 +2,7 @@
 //!
 //! Their bytes were compared with the reference writer's, through the same code, when they were made (`golden.rs`).
 //! After adding one to [`numeric`] or [`texts`], write it with
-//! `cargo test -p phalanx-mebo --test fixtures -- --ignored`.
+//! `WRITE_FIXTURES=1 cargo test -p phalanx-mebo --test fixtures`.
 
 mod common;
 
@@ -234,13 +234,18 @@ fn expected_texts(tags: bool, names: bool) -> Vec<Decoded> {
 }
 
 fn stored(name: &str) -> Vec<u8> {
+    static WRITE: std::sync::Once = std::sync::Once::new();
+    WRITE.call_once(|| {
+        if std::env::var_os("WRITE_FIXTURES").is_some() {
+            write_the_fixtures();
+        }
+    });
     let path = fixtures().join(format!("{name}.mebo"));
     std::fs::read(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; see the head of this file", path.display()))
 }
 
-#[test]
-#[ignore = "writes the fixtures"]
+/// Once per run, where it is asked for.
 fn write_the_fixtures() {
     let write = |name: &str, bytes: Vec<u8>| {
         std::fs::write(fixtures().join(format!("{name}.mebo")), bytes).expect("the folder is writable");

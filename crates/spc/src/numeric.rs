@@ -157,6 +157,25 @@ pub fn median(values: &mut [f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
+/// A number for a person: six digits, no noise behind them.
+///
+/// ```
+/// use phalanx_spc::numeric::short;
+/// assert_eq!(short(50.809999999999995), "50.81");
+/// assert_eq!(short(1.5e-9), "1.50000e-9");
+/// ```
+pub fn short(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let digits = 5 - value.abs().log10().floor() as i32;
+    if !(0..=12).contains(&digits) {
+        return format!("{value:.5e}");
+    }
+    let text = format!("{value:.*}", digits as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -26,7 +26,7 @@ pub(super) fn draw(picture: &Picture) -> String {
     let mut text = format!("{}\n", picture.title);
     for (at, cells) in rows.into_iter().enumerate() {
         let y = high - (high - low) * at as f64 / (HEIGHT - 1) as f64;
-        let scale = if at % 7 == 0 { super::report::short(y) } else { String::new() };
+        let scale = if at % 7 == 0 { phalanx_spc::numeric::short(y) } else { String::new() };
         text.push_str(format!("{scale:>12} |{}", cells.into_iter().collect::<String>()).trim_end());
         text.push('\n');
     }

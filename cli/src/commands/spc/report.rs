@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use phalanx_spc::capability::{Capability, Index};
 use phalanx_spc::chart::{Center, Chart, Point, Reading, Statistic};
+use phalanx_spc::numeric::short;
 
 use super::picture::{Picture, title};
 use super::plot;
@@ -107,17 +108,4 @@ fn indices(capability: &Capability) -> String {
     let all = [("Cp", cp.as_ref()), ("Cpk", Some(cpk)), ("Pp", pp.as_ref()), ("Ppk", Some(ppk))];
     let lines: String = all.iter().filter_map(|(name, index)| index.map(|index| line(name, index))).collect();
     format!("Capability\n{lines}")
-}
-
-/// Six digits are enough to read; `--json` has them all.
-pub(super) fn short(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    let digits = 5 - value.abs().log10().floor() as i32;
-    if !(0..=12).contains(&digits) {
-        return format!("{value:.5e}");
-    }
-    let text = format!("{value:.*}", digits as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }

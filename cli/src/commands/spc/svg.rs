@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use phalanx_spc::chart::Chart;
+use phalanx_spc::numeric::short;
 
 use super::picture::{Mark, Picture};
-use super::report::short;
 
 const WIDTH: f64 = 960.0;
 const PANEL: f64 = 320.0;

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::step::{Step, Stepper};
 use super::{Point, Reading, Statistic};
-use crate::rules::{Rule, Sides, Signal, short};
+use crate::numeric::short;
+use crate::rules::{Rule, Sides, Signal};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Memory {

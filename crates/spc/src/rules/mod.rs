@@ -27,7 +27,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use pattern::short;
 pub(crate) use watch::beyond;
 pub use watch::{Mark, Watch, scan};
 

@@ -1,6 +1,7 @@
 //! The shapes that several rules share, and what they look at.
 
 use super::{Mark, Sides};
+use crate::numeric::short;
 
 /// The last points of a chart, newest last; never empty.
 pub(super) struct Window<'a> {
@@ -114,17 +115,4 @@ pub(super) fn out_of(window: &Window<'_>, k: usize, n: usize, zone: f64) -> Opti
         way.side()
     );
     Some(Finding { points, message })
-}
-
-/// A number as short as it can be read: six digits, no noise behind them.
-pub(crate) fn short(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    let digits = 5 - value.abs().log10().floor() as i32;
-    if !(0..=12).contains(&digits) {
-        return format!("{value:.5e}");
-    }
-    let text = format!("{value:.*}", digits as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
