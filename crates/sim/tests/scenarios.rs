@@ -256,3 +256,123 @@ fn scale_up_and_down_without_a_fleet_size_end_balanced() {
     world.run_until(s(180));
     assert_eq!(list(&world), [(130, 3, "stable", 30)]);
 }
+
+#[test]
+fn scenario_4_a_crash_inside_a_window_ends_it_and_one_calculation_covers_both() {
+    let (mut world, processes) = calm_fleet(30, None);
+    world.run_until(s(100));
+    world.start();
+    world.run_until(s(101));
+    // Silent from second 100 on, 15 is crashed at 106, inside the window of the joins.
+    world.kill(processes[15]);
+    world.start();
+    world.run_until(s(160));
+    let maps = list(&world);
+    assert_eq!(maps[0], (106, 2, "stable", 31));
+    // Then one evening-out, ten seconds later, and nothing more.
+    assert_eq!(&maps[1..], [(116, 3, "stable", 31)]);
+}
+
+#[test]
+fn three_crashes_at_once_move_their_orphans_only() {
+    let (mut world, processes) = calm_fleet(30, None);
+    let orphans: usize = [5, 6, 7].iter().map(|&i| world.worker(processes[i]).owned()).sum();
+    [5, 6, 7].iter().for_each(|&i| world.kill(processes[i]));
+    world.run_until(s(67));
+    assert_eq!(world.publications().iter().map(|p| p.moved).sum::<usize>(), orphans);
+    assert_eq!(world.publications().last().unwrap().workers, 27);
+}
+
+#[test]
+fn the_leader_and_a_worker_that_die_together_are_redistributed_within_seven_seconds() {
+    let (mut world, processes) = calm_fleet(30, None);
+    let leader = world.leader().unwrap();
+    let other = processes.iter().copied().find(|&process| process != leader).unwrap();
+    let orphans = world.worker(leader).owned() + world.worker(other).owned();
+    world.kill(leader);
+    world.kill(other);
+    world.run_until(s(67));
+    assert_eq!(world.publications().iter().map(|p| p.moved).sum::<usize>(), orphans);
+    assert_eq!(world.publications().last().unwrap().workers, 28);
+}
+
+#[test]
+fn a_leader_that_dies_inside_a_window_leaves_the_join_to_its_successor() {
+    let (mut world, _) = calm_fleet(30, None);
+    world.start();
+    world.run_until(s(65));
+    let leader = world.leader().unwrap();
+    world.kill(leader);
+    world.run_until(s(120));
+    // One emergency covers the dead leader and the join.
+    assert_eq!((world.publications()[0].version, world.publications()[0].workers), (2, 30));
+    assert!(world.all_show(WorkerState::Stable));
+}
+
+#[test]
+fn an_exhausted_pool_is_tried_again_and_says_so() {
+    let config = Config { max_workers: 3, ..Config::default() };
+    let mut world = World::new(Setup { config, partitions: 30 });
+    let processes: Vec<_> = (0..4).map(|_| world.start()).collect();
+    world.run_until(s(60));
+    let homeless = processes.iter().copied().find(|&p| world.worker(p).holder().is_none()).unwrap();
+    assert!(world.worker(homeless).history().any(|t| t.cause == "every id is taken"));
+    let leaver = processes.iter().copied().find(|&p| p != homeless).unwrap();
+    world.terminate(leaver);
+    world.run_until(s(70));
+    assert!(world.worker(homeless).holder().is_some());
+}
+
+#[test]
+fn a_broker_away_for_a_minute_condemns_nobody() {
+    let (mut world, processes) = calm_fleet(30, Some(30));
+    world.cut_all(s(120));
+    world.run_until(s(119));
+    assert!(processes.iter().all(|&process| world.worker(process).state() == WorkerState::Degraded));
+    world.run_until(s(200));
+    assert_eq!(list(&world), []);
+    assert!(world.all_show(WorkerState::Stable));
+    assert!(processes.iter().enumerate().all(|(id, &p)| world.holder_of(id as u32) == Some(p)));
+}
+
+#[test]
+fn sixty_four_killed_and_started_again_ten_seconds_later_make_one_map_at_most() {
+    let (mut world, processes) = calm_fleet(64, None);
+    processes.into_iter().for_each(|process| world.kill(process));
+    world.run_until(s(70));
+    (0..64).for_each(|_| {
+        world.start();
+    });
+    world.run_until(s(200));
+    assert!(list(&world).len() <= 1, "{:?}", list(&world));
+    assert!(world.all_show(WorkerState::Stable));
+}
+
+#[test]
+fn a_rolling_update_waits_for_ready_pods_and_moves_nothing() {
+    // A Deployment with surge 10 and unavailable 0: an old pod is stopped only when a new one is ready, and a standby is.
+    let (mut world, mut old) = calm_fleet(30, Some(30));
+    let mut new: Vec<ProcessId> = Vec::new();
+    while !old.is_empty() {
+        assert!(world.now() < s(600), "the roll-out is stuck with {} old pods", old.len());
+        while new.iter().filter(|&&pod| !is_ready(&world, pod)).count() + old.len() + new.len() < 40
+            && new.len() < 30
+        {
+            new.push(world.start());
+        }
+        let ready = old.iter().chain(&new).filter(|&&pod| is_ready(&world, pod)).count();
+        (0..ready.saturating_sub(30).min(old.len())).for_each(|_| world.terminate(old.remove(0)));
+        let next = world.now() + s(1);
+        world.run_until(next);
+    }
+    let end = world.now() + s(60);
+    world.run_until(end);
+    assert_eq!(list(&world), []);
+    assert_eq!((0..30).filter(|&id| world.holder_of(id).is_some()).count(), 30);
+}
+
+/// As Kubernetes asks: an id and an assignment, or a standby.
+fn is_ready(world: &World, pod: ProcessId) -> bool {
+    let worker = world.worker(pod);
+    world.is_alive(pod) && (worker.is_standby() || worker.state() == WorkerState::Stable)
+}
