@@ -376,3 +376,20 @@ fn is_ready(world: &World, pod: ProcessId) -> bool {
     let worker = world.worker(pod);
     world.is_alive(pod) && (worker.is_standby() || worker.state() == WorkerState::Stable)
 }
+
+#[test]
+fn a_scale_down_that_stops_arbitrary_pods_makes_one_map_and_fills_the_holes() {
+    let (mut world, processes) = calm_fleet(8, Some(8));
+    world.command(&Key::FleetSize, Value::FleetSize(5));
+    world.run_until(s(62));
+    // Three hold ids beyond the new size: they hand over and stand by.
+    assert_eq!(list(&world), [(60, 2, "stable", 5)]);
+    assert_eq!(processes[5..].iter().filter(|&&p| world.worker(p).is_standby()).count(), 3);
+    // The pods that are stopped are not theirs: they take the ids that come free, and nothing moves.
+    for &stopped in &processes[1..4] {
+        world.terminate(stopped);
+    }
+    world.run_until(s(180));
+    assert_eq!(list(&world), [(60, 2, "stable", 5)]);
+    assert_eq!((0..5).filter(|&id| world.holder_of(id).is_some()).count(), 5);
+}

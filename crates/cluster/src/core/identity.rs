@@ -195,6 +195,11 @@ impl Identity {
         Some(ticket)
     }
 
+    /// The id has been given back.
+    pub(super) fn released(&mut self) {
+        self.stage = Stage::None;
+    }
+
     /// A claim or a renewal was answered.
     pub(super) fn written(
         &mut self,

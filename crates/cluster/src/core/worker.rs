@@ -60,6 +60,8 @@ pub struct Worker {
     controller: Option<Controller>,
     holdings: Holdings,
     leaving: Option<Leaving>,
+    /// Leaves its id only, because the fleet has become smaller: it stays as a standby or takes a free id.
+    retiring: bool,
     synced: bool,
     watching_since: Option<Mark>,
     partitions: Option<Arc<Partitions>>,
@@ -86,6 +88,7 @@ impl Worker {
             controller: None,
             holdings: Holdings::default(),
             leaving: None,
+            retiring: false,
             synced: false,
             watching_since: None,
             partitions: None,
@@ -291,6 +294,7 @@ impl Worker {
             }
             Purpose::Farewell => self.left_behind(Leaving::Farewell(ticket), Leaving::AwaitingLease),
             Purpose::Resign => self.left_behind(Leaving::Resigning(ticket), Leaving::AwaitingRenewal),
+            Purpose::Release if self.retiring => self.retired(now, ticket),
             Purpose::Release => self.left_behind(Leaving::Releasing(ticket), Leaving::Done),
             _ => {}
         }
@@ -382,6 +386,9 @@ impl Worker {
                 self.controller = None;
                 self.election.forsake();
                 self.holdings.clear(out);
+                if std::mem::take(&mut self.retiring) {
+                    self.leaving = None;
+                }
                 self.enter(now, WorkerState::ClaimingId, "identity lost");
             }
             identity::Outcome::Nothing | identity::Outcome::LookOn => {}
@@ -429,6 +436,7 @@ impl Worker {
         } else if self.synced {
             self.look_for_an_id(now, out);
             self.lead(now, out);
+            self.retire_if_surplus(now, out);
         }
         self.catch_up(now, out);
         self.show_state(now);
@@ -583,15 +591,44 @@ impl Worker {
     }
 
     fn begin_leaving(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.leaving.is_some() {
+        if self.leaving.is_some() && !self.retiring {
             return;
         }
         self.leaving = Some(Leaving::Draining);
+        self.retiring = false;
         // A leader that is leaving publishes nothing.
         self.controller = None;
         self.enter(now, WorkerState::Shutdown, "told to leave");
         self.heartbeat_now = true;
         out.push(Effect::Drain);
+    }
+
+    /// The fleet has become smaller than our id, and everything is let go of: give the id back in the order of leaving,
+    /// and look for another.
+    fn retire_if_surplus(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let Some(me) = self.identity.holder().filter(|_| self.fence.is_open(now)) else { return };
+        let Some((map, _)) = &self.map else { return };
+        let size =
+            fleet_size::in_force(self.commanded_size, &self.config, &self.roster, &self.clock, Some(map));
+        let beyond = size.is_some_and(|size| me.id.0 >= size) && map.fleet_size == size;
+        let surplus = beyond && !map.workers.contains(&me.id);
+        if surplus && self.holdings.len() == 0 && self.holdings.applied() >= map.version {
+            self.retiring = true;
+            self.controller = None;
+            self.leaving = Some(Leaving::AwaitingHeartbeats);
+            self.leave(out);
+        }
+    }
+
+    fn retired(&mut self, now: Time, ticket: Ticket) {
+        if self.leaving == Some(Leaving::Releasing(ticket)) {
+            self.identity.released();
+            self.leaving = None;
+            self.retiring = false;
+            self.holdings = Holdings::default();
+            self.enter(now, WorkerState::ClaimingId, "the fleet is smaller now");
+            self.heartbeat_now = true;
+        }
     }
 
     fn leave(&mut self, out: &mut Vec<Effect>) {
