@@ -25,7 +25,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             pool: 10,
-            lease: Duration::from_secs(30),
+            lease: Duration::from_secs(90),
             check_every: Duration::from_secs(5),
             write_latency_max: Duration::from_millis(30),
             saturation_max: 0.8,

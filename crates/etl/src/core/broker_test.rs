@@ -23,7 +23,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        Self { broker: Broker::new(s(0), Config::default()) }
+        Self { broker: Broker::new(s(0), Config { lease: s(30), ..Config::default() }) }
     }
 
     fn at(&mut self, seconds: u64, input: Input) -> Vec<Effect> {
@@ -133,7 +133,7 @@ fn two_providers_lose_and_regain_permits_alike() {
 
 #[test]
 fn with_one_permit_for_two_they_take_turns_of_a_lease() {
-    let config = Config { pool: 1, ..Config::default() };
+    let config = Config { pool: 1, lease: s(30), ..Config::default() };
     let mut scene = Scene { broker: Broker::new(s(0), config) };
     scene.at(0, ask("a"));
     assert_eq!(scene.at(0, ask("b")), []);

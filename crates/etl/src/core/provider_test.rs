@@ -1,3 +1,5 @@
+use State::{Acquiring, Idle, Paused, Running, Terminated, WaitingBackoff, WaitingQuota};
+
 use super::*;
 
 const POLICY: Policy = Policy { max_retries: 3, retry_delay: Duration::from_secs(5) };
@@ -22,19 +24,17 @@ fn failed(status: u16, retry_after: Option<Duration>) -> Input {
 fn provider_in(state: State) -> Provider {
     let mut provider = Provider::new(s(0), POLICY);
     let inputs: &[Input] = match state {
-        State::Idle => &[],
-        State::Acquiring => &[Input::Start],
-        State::Running => &[Input::Start, Input::QuotaGranted(2)],
-        State::WaitingQuota => {
-            &[Input::Start, Input::QuotaGranted(2), Input::QuotaRevoked(2, Reason::LeaseExpired)]
-        }
-        State::WaitingBackoff => &[
+        Idle => &[],
+        Acquiring => &[Input::Start],
+        Running => &[Input::Start, Input::QuotaGranted(2)],
+        WaitingQuota => &[Input::Start, Input::QuotaGranted(2), Input::QuotaRevoked(2, Reason::LeaseExpired)],
+        WaitingBackoff => &[
             Input::Start,
             Input::QuotaGranted(2),
             Input::PageFailed { fault: Fault::TimedOut, retry_after: None, jitter: 0.0 },
         ],
-        State::Paused => &[Input::Start, Input::Pause],
-        State::Terminated => &[Input::Start, Input::Stop],
+        Paused => &[Input::Start, Input::Pause],
+        Terminated => &[Input::Start, Input::Stop],
     };
     for input in inputs {
         provider.handle(s(0), input.clone(), &mut Vec::new());
@@ -52,8 +52,6 @@ fn check(state: State, at: Duration, input: Input, expected: &[Effect]) -> Provi
     assert_eq!(out, expected);
     provider
 }
-
-use State::{Acquiring, Idle, Paused, Running, Terminated, WaitingBackoff, WaitingQuota};
 
 #[test]
 fn start_emits_started_and_asks_for_permits() {
