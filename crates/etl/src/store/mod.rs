@@ -45,7 +45,7 @@ pub enum Error {
         known: i64,
     },
     /// There is nothing to read.
-    #[error("{0} does not exist: `phalanx etl run` makes it, --db names another file")]
+    #[error("{0} does not exist or is empty: `phalanx etl run` makes it, --db names another file")]
     Missing(PathBuf),
     /// The file system says no.
     #[error("{file}: {error}")]
@@ -80,7 +80,10 @@ fn open_for_reading(file: &Path) -> Result<Connection, Error> {
     }
     let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.busy_timeout(Duration::from_secs(10))?;
-    migrate::check(&connection, file, migrate::MIGRATIONS)?;
+    // A writer that was killed before it made the tables leaves a file with nothing in it.
+    if migrate::check(&connection, file, migrate::MIGRATIONS)? == 0 {
+        return Err(Error::Missing(file.to_owned()));
+    }
     Ok(connection)
 }
 

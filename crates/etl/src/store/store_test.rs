@@ -170,3 +170,13 @@ fn a_bare_asvs_id_is_that_of_the_newest_version() {
     }
     assert!(reader.record("v2e::owasp::asvs::V1.1.9").unwrap().is_none());
 }
+
+#[test]
+fn a_file_without_tables_counts_as_missing_and_a_writer_makes_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    Connection::open(&file).unwrap().pragma_update(None, "journal_mode", "wal").unwrap();
+    assert!(matches!(Reader::open(&file), Err(Error::Missing(_))));
+    Writer::open(&file).unwrap();
+    Reader::open(&file).unwrap();
+}
