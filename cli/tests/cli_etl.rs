@@ -22,12 +22,12 @@ fn json(run: &Run) -> Value {
 }
 
 fn mirror(dir: &Path) {
-    fs::create_dir_all(dir.join("mirror/asvs")).unwrap();
-    fs::create_dir_all(dir.join("mirror/nvd")).unwrap();
-    fs::write(dir.join("mirror/asvs/asvs-5.0.0-en.csv"), ASVS).unwrap();
+    fs::create_dir_all(dir.join("mirror/asvs")).expect("it works");
+    fs::create_dir_all(dir.join("mirror/nvd")).expect("it works");
+    fs::write(dir.join("mirror/asvs/asvs-5.0.0-en.csv"), ASVS).expect("it works");
     let feed = r#"{"resultsPerPage": 2, "startIndex": 0, "totalResults": 2, "format": "NVD_CVE", "version": "2.0",
         "vulnerabilities": [{"cve": {"id": "CVE-2024-1000"}}]}"#;
-    fs::write(dir.join("mirror/nvd/nvdcve-2.0-2024.json"), feed).unwrap();
+    fs::write(dir.join("mirror/nvd/nvdcve-2.0-2024.json"), feed).expect("it works");
 }
 
 #[test]

@@ -17,7 +17,7 @@ const ARGUMENTS: [&str; 5] = ["etl", "run", "cve", "--mirror", "."];
 const KILLS: u64 = 20;
 
 fn write_feeds(dir: &Path) {
-    fs::create_dir_all(dir.join("nvd")).unwrap();
+    fs::create_dir_all(dir.join("nvd")).expect("it works");
     for file in 0..FILES {
         let records: Vec<_> = (0..RECORDS_PER_FILE)
             .map(|n| {
@@ -29,7 +29,8 @@ fn write_feeds(dir: &Path) {
             .collect();
         let feed = json!({"totalResults": RECORDS_PER_FILE, "format": "NVD_CVE", "version": "2.0",
             "vulnerabilities": records});
-        fs::write(dir.join(format!("nvd/nvdcve-2.0-{}.json", 2000 + file)), feed.to_string()).unwrap();
+        fs::write(dir.join(format!("nvd/nvdcve-2.0-{}.json", 2000 + file)), feed.to_string())
+            .expect("it works");
     }
 }
 
@@ -52,7 +53,7 @@ fn run_to_the_end(dir: &Path, db: &str) {
 
 /// Everything in the tables of records and links, in one order.
 fn tables(file: &Path) -> Vec<String> {
-    let store = Connection::open(file).unwrap();
+    let store = Connection::open(file).expect("it works");
     let mut rows = Vec::new();
     for query in [
         "SELECT urn || title || text || details || hex(hash) || hex(raw) || version FROM records ORDER BY urn",
@@ -60,8 +61,13 @@ fn tables(file: &Path) -> Vec<String> {
         "SELECT read || ' read, ' || stored || ' stored, ' || unchanged FROM runs ORDER BY seq LIMIT 1",
         "SELECT count(*) || ' rows in the index' FROM search WHERE search MATCH 'record'",
     ] {
-        let mut statement = store.prepare(query).unwrap();
-        rows.extend(statement.query_map([], |row| row.get::<_, String>(0)).unwrap().map(Result::unwrap));
+        let mut statement = store.prepare(query).expect("it works");
+        rows.extend(
+            statement
+                .query_map([], |row| row.get::<_, String>(0))
+                .expect("it works")
+                .map(|row| row.expect("a row")),
+        );
     }
     rows
 }

@@ -18,7 +18,7 @@ fn records(count: usize) -> Vec<Value> {
 }
 
 fn scratch() -> (TempDir, std::path::PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("it works");
     let db = dir.path().join("etl.db");
     (dir, db)
 }
@@ -32,7 +32,7 @@ fn assert_run(summary: &Summary, outcome: &str, counts: (i64, i64, i64, i64)) {
 
 fn has_record(db: &std::path::Path, n: usize) -> bool {
     let urn = format!("v2e::nvd::cve::CVE-2024-{:05}", 10_000 + n);
-    Reader::open(db).unwrap().record(&urn).unwrap().is_some()
+    Reader::open(db).expect("it works").record(&urn).expect("it works").is_some()
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl<R: Read> JsonArray<R> {
                     if self.peek()? == Some(0xEF) {
                         // A byte order mark.
                         for _ in 0..3 {
-                            self.bump()?;
+                            self.bump();
                         }
                     }
                     self.expect(b'{', "no JSON object")?;
@@ -99,11 +99,11 @@ impl<R: Read> JsonArray<R> {
                 Place::Object { first } => self.field_or_end(first)?,
                 Place::Array { first } => match self.token()? {
                     b']' => {
-                        self.bump()?;
+                        self.bump();
                         self.place = Place::Object { first: false };
                     }
                     b',' if !first => {
-                        self.bump()?;
+                        self.bump();
                         self.token()?;
                         return self.value().map(Some);
                     }
@@ -121,12 +121,12 @@ impl<R: Read> JsonArray<R> {
     fn field_or_end(&mut self, first: bool) -> Result<(), Cut> {
         match self.token()? {
             b'}' => {
-                self.bump()?;
+                self.bump();
                 self.place = Place::End;
                 return Ok(());
             }
             b',' if !first => {
-                self.bump()?;
+                self.bump();
                 self.token()?;
             }
             _ if first => {}
@@ -136,7 +136,7 @@ impl<R: Read> JsonArray<R> {
         self.expect(b':', "no colon after a name")?;
         let name = String::from_utf8_lossy(&name).trim_matches('"').to_owned();
         if name == self.array && self.token()? == b'[' {
-            self.bump()?;
+            self.bump();
             self.seen_array = true;
             self.place = Place::Array { first: true };
             return Ok(());
@@ -233,7 +233,7 @@ impl<R: Read> JsonArray<R> {
         loop {
             match self.peek()? {
                 None => return Err(self.syntax("the text ends too early")),
-                Some(b' ' | b'\n' | b'\r' | b'\t') => self.bump()?,
+                Some(b' ' | b'\n' | b'\r' | b'\t') => self.bump(),
                 Some(byte) => return Ok(byte),
             }
         }
@@ -243,7 +243,8 @@ impl<R: Read> JsonArray<R> {
         if self.token()? != byte {
             return Err(self.syntax(otherwise));
         }
-        self.bump()
+        self.bump();
+        Ok(())
     }
 
     fn peek(&mut self) -> Result<Option<u8>, Cut> {
@@ -253,10 +254,9 @@ impl<R: Read> JsonArray<R> {
         }
     }
 
-    fn bump(&mut self) -> Result<(), Cut> {
+    fn bump(&mut self) {
         self.input.consume(1);
         self.at += 1;
-        Ok(())
     }
 
     fn syntax(&self, what: &'static str) -> Cut {
