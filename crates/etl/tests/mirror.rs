@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use phalanx_etl::core::EventKind;
-use phalanx_etl::engine::{Command, Summary};
+use phalanx_etl::engine::{Command, Engine, ProviderConfig, Summary};
 use phalanx_etl::store::Reader;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -248,4 +248,40 @@ fn a_pause_while_acquiring_takes_effect_at_once() {
         }
     });
     assert_eq!((summary.paused, mirror.requests().len()), (vec!["cve".to_owned()], 0));
+}
+
+/// Reads nothing: it panics.
+struct Bug;
+
+impl phalanx_etl::providers::Provider for Bug {
+    fn id(&self) -> &'static str {
+        "bug"
+    }
+
+    fn upstream(&self) -> &'static str {
+        "nowhere"
+    }
+
+    fn open(
+        &self,
+        _: &phalanx_etl::source::Source,
+        _: Option<&str>,
+        _: &phalanx_etl::providers::Context,
+    ) -> Result<Box<dyn phalanx_etl::source::Extract>, phalanx_etl::source::Failure> {
+        panic!("a bug")
+    }
+
+    fn understand(&self, _: &phalanx_etl::Item) -> Result<phalanx_etl::Verdict, phalanx_etl::Reject> {
+        panic!("a bug")
+    }
+}
+
+#[test]
+fn a_provider_that_panics_ends_the_engine_with_its_name() {
+    let (_dir, db) = scratch();
+    let mut options = options(&db, "nowhere");
+    options.providers = vec![ProviderConfig::of(Arc::new(Bug))];
+    let engine = Engine::new(options).unwrap();
+    let error = engine.run(&["bug".to_owned()], &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("provider `bug` has panicked"), "{error}");
 }

@@ -1,6 +1,7 @@
 //! The thread that owns the orchestrator and the broker.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender};
 use std::thread::JoinHandle;
 
@@ -25,6 +26,8 @@ pub(super) enum Message {
     Renew(String),
     Command(Option<String>, Command),
     WriterGone,
+    /// A provider's thread has panicked, which is a bug in the provider.
+    Crashed(String),
 }
 
 /// What a provider wrote since the last time.
@@ -171,6 +174,12 @@ impl Coordinator<'_> {
             }
             Message::Renew(id) => self.permits(broker::Input::Renew(id)),
             Message::WriterGone => {}
+            Message::Crashed(id) => {
+                self.tasks.remove(&id);
+                return Err(Error::Thread(format!(
+                    "provider `{id}` has panicked, which is a bug in it; the next run goes on after its last commit"
+                )));
+            }
             Message::Command(id, command) => {
                 let input = match command {
                     Command::Pause => provider::Input::Pause,
@@ -286,7 +295,14 @@ impl Coordinator<'_> {
             coordinator: self.sender.clone(),
         };
         self.tasks.insert(id.to_owned(), sender.clone());
-        self.threads.push(spawn(&format!("etl-{id}"), move || task::run(task, sender, &receiver, begin))?);
+        let coordinator = self.sender.clone();
+        let name = id.to_owned();
+        self.threads.push(spawn(&format!("etl-{id}"), move || {
+            let work = AssertUnwindSafe(|| task::run(task, sender, &receiver, begin));
+            if catch_unwind(work).is_err() {
+                let _ = coordinator.send(Message::Crashed(name));
+            }
+        })?);
         Ok(())
     }
 }
