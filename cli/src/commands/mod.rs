@@ -1,6 +1,7 @@
 //! One command per file.
 
 mod demo;
+mod etl;
 mod fsm;
 mod mebo;
 mod plan;
@@ -14,6 +15,7 @@ use clap::Subcommand;
 #[allow(clippy::large_enum_variant, reason = "there is one, made once")]
 pub(crate) enum Command {
     Demo(demo::Demo),
+    Etl(etl::Etl),
     Fsm(fsm::Fsm),
     Plan(plan::Plan),
     #[command(subcommand)]
@@ -25,6 +27,7 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Demo(demo) => demo.run(),
+            Self::Etl(etl) => etl.run(),
             Self::Fsm(fsm) => fsm.run(),
             Self::Plan(plan) => plan.run(),
             Self::Spc(spc) => spc.run(),

@@ -1,5 +1,20 @@
 //! The ETL engine of Phalanx: a hierarchical state machine that runs security data providers.
+//!
+//! - [`core`] decides, without IO: the machines, the permits, back-off, the order of things;
+//! - [`providers`] know the upstream formats, [`source`] how bytes are had;
+//! - [`store`] keeps records, and everything needed to go on after a crash, in one SQLite file;
+//! - [`engine`] is the shell: one thread per provider, one that writes, one that coordinates.
 
+pub mod core;
+pub mod engine;
+pub mod providers;
+mod record;
+pub mod source;
 mod state;
+pub mod store;
+mod text;
+mod urn;
 
+pub use record::{Item, Link, Record, Reject, Verdict};
 pub use state::{MacroState, ProviderState};
+pub use urn::{Urn, UrnError};

@@ -1,5 +1,6 @@
 //! The macro and provider machines against the design's tables, written out a second time.
 
+use phalanx_etl::core::EventKind;
 use phalanx_etl::{MacroState, ProviderState};
 use phalanx_testkit::machine::assert_follows;
 
@@ -24,4 +25,23 @@ fn the_provider_machine_is_the_one_designed() {
         (5, "PAUSED", &["ACQUIRING", "TERMINATED"]),
         (6, "TERMINATED", &[]),
     ]);
+}
+
+#[test]
+fn the_nine_events_are_those_of_the_design() {
+    let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.name()).collect();
+    assert_eq!(
+        names,
+        [
+            "PROVIDER_STARTED",
+            "PROVIDER_COMPLETED",
+            "PROVIDER_FAILED",
+            "PROVIDER_PAUSED",
+            "PROVIDER_RESUMED",
+            "QUOTA_REVOKED",
+            "QUOTA_GRANTED",
+            "RATE_LIMITED",
+            "CHECKPOINT",
+        ]
+    );
 }

@@ -1,0 +1,183 @@
+//! `phalanx etl`: security data in, records out.
+
+mod progress;
+mod run;
+mod show;
+mod table;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use phalanx_etl::engine::{Options, retry};
+use phalanx_etl::store::Reader;
+use serde_json::json;
+
+use table::Table;
+
+/// Loads security data (CVE, ASVS) into one database, and shows what is in it.
+#[derive(Args)]
+pub(crate) struct Etl {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Run),
+    /// Shows the orchestrator and the providers.
+    Status(Common),
+    /// Shows the latest checkpoints, oldest first.
+    Checkpoints(Listing),
+    /// Shows the items that could not be understood, and why.
+    Failures(Common),
+    /// Shows the latest events, oldest first.
+    Events(Listing),
+    Show(show::Show),
+    /// Tries to understand dead letters once more.
+    Retry {
+        /// Providers; all of them where none is named.
+        ids: Vec<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// What every command takes.
+#[derive(Args)]
+struct Common {
+    /// The database.
+    #[arg(long, value_name = "FILE", default_value = "phalanx-etl.db")]
+    db: PathBuf,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct Listing {
+    /// How many at most.
+    #[arg(long, default_value_t = 100)]
+    limit: usize,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Etl {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Run(run) => return run.run(),
+            Command::Show(show) => return show.run(),
+            Command::Status(common) => status(&common)?,
+            Command::Checkpoints(listing) => checkpoints(&listing)?,
+            Command::Failures(common) => failures(&common)?,
+            Command::Events(listing) => events(&listing)?,
+            Command::Retry { ids, common } => retry_letters(&ids, &common)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn print(text: impl std::fmt::Display) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{text}")?;
+    Ok(())
+}
+
+fn status(common: &Common) -> anyhow::Result<()> {
+    let reader = Reader::open(&common.db)?;
+    let (orchestrator, providers) = (reader.macro_stats()?, reader.providers()?);
+    if common.json {
+        return print(json!({ "macro": orchestrator, "providers": providers }));
+    }
+    if let Some(orchestrator) = orchestrator {
+        print(format_args!("{} {} since {}", orchestrator.id, orchestrator.state, orchestrator.updated_at))?;
+    }
+    let mut table = Table::new(&[
+        "provider",
+        "state",
+        "processed",
+        "errors",
+        "permits",
+        "last run",
+        "checkpoint",
+        "note",
+    ]);
+    for one in providers {
+        let mut notes = Vec::new();
+        if one.pause_wish {
+            notes.push("pauses when it can".to_owned());
+        }
+        if let Some(deadline) = one.deadline {
+            notes.push(format!("waits until {deadline}"));
+        }
+        if one.stale {
+            notes.push("stale: the last run did not complete".to_owned());
+        }
+        if one.permits_revoked > 0 {
+            notes.push(format!(
+                "{} permits revoked: {}",
+                one.permits_revoked,
+                one.permits_why.unwrap_or_default()
+            ));
+        }
+        table.row([
+            one.id,
+            one.state,
+            one.processed_count.to_string(),
+            one.error_count.to_string(),
+            format!("{} of {}", one.permits_held, one.permits_wanted),
+            one.last_outcome.unwrap_or_default(),
+            one.last_checkpoint.unwrap_or_default(),
+            notes.join("; "),
+        ]);
+    }
+    print(table)
+}
+
+fn checkpoints(listing: &Listing) -> anyhow::Result<()> {
+    let checkpoints = Reader::open(&listing.common.db)?.checkpoints(listing.limit)?;
+    if listing.common.json {
+        return print(json!({ "checkpoints": checkpoints }));
+    }
+    let mut table = Table::new(&["URN", "ProviderID", "ProcessedAt", "Success", "ErrorMessage"]);
+    for one in checkpoints {
+        let error = one.error_message.unwrap_or_default();
+        table.row([one.urn, one.provider_id, one.processed_at, one.success.to_string(), error]);
+    }
+    print(table)
+}
+
+fn failures(common: &Common) -> anyhow::Result<()> {
+    let letters = Reader::open(&common.db)?.dead_letters()?;
+    if common.json {
+        return print(json!({ "failures": letters }));
+    }
+    let mut table = Table::new(&["id", "provider", "run", "source", "position", "reason"]);
+    for one in letters {
+        let (id, position) = (one.id.to_string(), one.position.to_string());
+        table.row([id, one.provider, one.run_id, one.source, position, one.reason]);
+    }
+    print(table)
+}
+
+fn events(listing: &Listing) -> anyhow::Result<()> {
+    let events = Reader::open(&listing.common.db)?.events(listing.limit)?;
+    if listing.common.json {
+        return print(json!({ "events": events }));
+    }
+    let mut table = Table::new(&["seq", "at", "provider", "event", "detail"]);
+    for one in events {
+        table.row([one.seq.to_string(), one.at, one.provider, one.kind, one.detail]);
+    }
+    print(table)
+}
+
+fn retry_letters(ids: &[String], common: &Common) -> anyhow::Result<()> {
+    let retried = retry(&Options::new(common.db.clone()), ids)?;
+    if common.json {
+        return print(json!({ "understood": retried.understood, "left": retried.left }));
+    }
+    print(format_args!("{} understood, {} left", retried.understood, retried.left))
+}

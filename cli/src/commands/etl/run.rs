@@ -1,0 +1,191 @@
+//! `phalanx etl run`: loads data.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use clap::error::ErrorKind;
+use phalanx_etl::core::Outcome;
+use phalanx_etl::core::registry;
+use phalanx_etl::engine::{Command, Engine, Error, Handle, Options, Summary};
+use phalanx_etl::source::Source;
+use serde_json::{Value, json};
+
+use super::progress::Display;
+use super::table::Table;
+
+const WITH_GAPS: u8 = 3;
+const FAILED: u8 = 4;
+const PAUSED: u8 = 5;
+
+/// Loads data: each provider named, and what it needs.
+///
+/// Interrupted with Ctrl-C, the providers pause; `--resume` lets them go on. Killed, the next run goes on by itself.
+/// The exit code is 0 when all completed, 3 when something is missing in a source, 4 when a provider failed, 5 when one
+/// is paused.
+#[derive(Args)]
+pub(super) struct Run {
+    /// Providers, such as cve.
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    ids: Vec<String>,
+
+    /// All providers.
+    #[arg(long)]
+    all: bool,
+
+    /// Where a provider reads; asvs@5.0.0=FILE also says which version that is.
+    #[arg(long, value_name = "ID=URL|FILE|DIR", value_parser = parse_source)]
+    source: Vec<(String, Source)>,
+
+    /// Where the other providers read: a folder or URL with a folder for each.
+    #[arg(long, value_name = "DIR|URL")]
+    mirror: Option<String>,
+
+    /// Lets paused providers go on.
+    #[arg(long)]
+    resume: bool,
+
+    /// The database.
+    #[arg(long, value_name = "FILE", default_value = "phalanx-etl.db")]
+    db: PathBuf,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_source(text: &str) -> Result<(String, Source), String> {
+    let (id, place) = text.split_once('=').ok_or("it should read ID=URL, ID=FILE or ID=DIR")?;
+    let (id, version) = match id.split_once('@') {
+        Some((id, version)) => (id, Some(version.to_owned())),
+        None => (id, None),
+    };
+    if id.is_empty() || place.is_empty() || version.as_ref().is_some_and(String::is_empty) {
+        return Err("it should read ID=URL, ID=FILE or ID=DIR".to_owned());
+    }
+    Ok((id.to_owned(), Source::parse(place, version)))
+}
+
+impl Run {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut options = Options::new(self.db.clone());
+        options.nvd_api_key = std::env::var("NVD_API_KEY").ok().filter(|key| !key.is_empty());
+        options.mirror = self.mirror.as_deref().map(|mirror| Source::parse(mirror, None));
+        options.resume = self.resume;
+        options.sources = self.sources(&options);
+        let engine = Engine::new(options)?;
+        let ids = if self.all { engine.ids().to_vec() } else { self.ids.clone() };
+        let plan = match engine.plan(&ids) {
+            Err(Error::Registry(error @ registry::Error::Unknown { .. })) => wrong_use(&error.to_string()),
+            plan => plan?,
+        };
+        for needed in plan {
+            if let Some(by) = needed.by {
+                eprintln!("{by} needs {}, which has not completed yet: it runs first", needed.id);
+            }
+        }
+        pause_on_interrupt(engine.handle()).context("waiting for Ctrl-C")?;
+        let mut display = Display::new();
+        let summary = engine.run(&ids, &mut |progress| display.update(&progress))?;
+        self.report(&summary)?;
+        Ok(exit_code(&summary))
+    }
+
+    fn sources(&self, options: &Options) -> BTreeMap<String, Source> {
+        let mut sources = BTreeMap::new();
+        for (id, source) in &self.source {
+            if !options.providers.iter().any(|one| one.id == *id) {
+                let known: Vec<_> = options.providers.iter().map(|one| one.id.as_str()).collect();
+                wrong_use(&format!(
+                    "--source {id}: there is no provider `{id}`; there are: {}",
+                    known.join(", ")
+                ));
+            }
+            if sources.insert(id.clone(), source.clone()).is_some() {
+                wrong_use(&format!("--source {id}: given twice; a folder holds several files"));
+            }
+        }
+        sources
+    }
+
+    fn report(&self, summary: &Summary) -> anyhow::Result<()> {
+        if self.json {
+            let runs: Vec<Value> = summary.runs.iter().map(|run| json!(run)).collect();
+            let (paused, blocked) = (&summary.paused, &summary.blocked);
+            return super::print(json!({ "runs": runs, "paused": paused, "blocked": blocked }));
+        }
+        let columns = [
+            "provider",
+            "run",
+            "outcome",
+            "read",
+            "stored",
+            "unchanged",
+            "dead letters",
+            "skipped",
+            "ms",
+            "why",
+        ];
+        let mut table = Table::new(&columns);
+        for run in &summary.runs {
+            table.row([
+                run.provider.clone(),
+                run.run_id.clone(),
+                run.outcome.clone().unwrap_or_else(|| "paused".to_owned()),
+                run.read.to_string(),
+                run.stored.to_string(),
+                run.unchanged.to_string(),
+                run.dead_lettered.to_string(),
+                run.skipped.to_string(),
+                run.duration_ms.to_string(),
+                run.reason.clone().unwrap_or_default(),
+            ]);
+        }
+        super::print(table)?;
+        for id in &summary.paused {
+            eprintln!("{id} is paused: `phalanx etl run {id} --resume` lets it go on");
+        }
+        for id in &summary.blocked {
+            eprintln!("{id} did not start: what it needs has not completed");
+        }
+        Ok(())
+    }
+}
+
+/// The worst that happened.
+fn exit_code(summary: &Summary) -> ExitCode {
+    let any =
+        |outcome: Outcome| summary.runs.iter().any(|run| run.outcome.as_deref() == Some(outcome.name()));
+    let code = if any(Outcome::Failed) || any(Outcome::Stopped) {
+        FAILED
+    } else if !summary.paused.is_empty() {
+        PAUSED
+    } else if any(Outcome::CompletedWithGaps) {
+        WITH_GAPS
+    } else {
+        return ExitCode::SUCCESS;
+    };
+    ExitCode::from(code)
+}
+
+/// Ends the way clap does.
+fn wrong_use(why: &str) -> ! {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n")).exit()
+}
+
+/// The first Ctrl-C pauses, the second ends the runs, the third ends the process.
+fn pause_on_interrupt(handle: Handle) -> std::io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT])?;
+    std::thread::Builder::new().name("etl-interrupt".to_owned()).spawn(move || {
+        for (count, _) in signals.forever().enumerate() {
+            match count {
+                0 => handle.send(None, Command::Pause),
+                1 => handle.send(None, Command::Stop),
+                _ => std::process::exit(130),
+            }
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,126 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::backoff::Policy;
+use crate::core::broker;
+use crate::providers::{self, Provider};
+use crate::source::{Place, Source, Timeouts};
+
+/// What a provider is told.
+///
+/// ```
+/// use phalanx_etl::engine::ProviderConfig;
+///
+/// let config = ProviderConfig::new("cve", "cve");
+/// assert_eq!((config.batch_size, config.max_retries, config.retry_delay.as_secs()), (100, 3, 5));
+/// ```
+#[derive(Clone)]
+pub struct ProviderConfig {
+    /// Its id, unique in the set.
+    pub id: String,
+    /// What it is: `cve`, `asvs`, …
+    pub provider_type: String,
+    /// Where its state is kept; `None` is the engine's store, and any other file is refused, because state and records
+    /// are written in one transaction.
+    pub storage: Option<PathBuf>,
+    /// What reads and understands; `None` is the built-in provider of that type.
+    pub executor: Option<Arc<dyn Provider>>,
+    /// The providers that must have completed before.
+    pub dependencies: Vec<String>,
+    /// Items per batch.
+    pub batch_size: usize,
+    /// Retries in a row for one page before the run fails.
+    pub max_retries: u32,
+    /// The wait before the first retry.
+    pub retry_delay: Duration,
+}
+
+impl ProviderConfig {
+    /// With the defaults.
+    pub fn new(id: &str, provider_type: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            provider_type: provider_type.to_owned(),
+            storage: None,
+            executor: None,
+            dependencies: Vec::new(),
+            batch_size: 100,
+            max_retries: 3,
+            retry_delay: Duration::from_secs(5),
+        }
+    }
+
+    /// Of a provider, under its own id and with its own dependencies.
+    pub fn of(provider: Arc<dyn Provider>) -> Self {
+        let dependencies = provider.dependencies().iter().map(|&id| id.to_owned()).collect();
+        Self {
+            dependencies,
+            executor: Some(Arc::clone(&provider)),
+            ..Self::new(provider.id(), provider.id())
+        }
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        Policy { max_retries: self.max_retries, retry_delay: self.retry_delay }
+    }
+
+    pub(super) fn provider(&self) -> Option<Arc<dyn Provider>> {
+        let built_in = || providers::all().into_iter().find(|one| one.id() == self.provider_type);
+        self.executor.clone().or_else(built_in)
+    }
+}
+
+/// What an engine is told.
+#[derive(Clone)]
+pub struct Options {
+    /// The store.
+    pub db: PathBuf,
+    /// The providers there are.
+    pub providers: Vec<ProviderConfig>,
+    /// Where providers read, where somebody said so.
+    pub sources: BTreeMap<String, Source>,
+    /// A folder or URL that holds what the others read.
+    pub mirror: Option<Source>,
+    /// The key of the NVD.
+    pub nvd_api_key: Option<String>,
+    /// Patience over HTTP.
+    pub timeouts: Timeouts,
+    /// The broker's rules.
+    pub permits: broker::Config,
+    /// Whether paused providers go on.
+    pub resume: bool,
+}
+
+impl Options {
+    /// Every built-in provider, with the defaults.
+    pub fn new(db: PathBuf) -> Self {
+        Self {
+            db,
+            providers: providers::all().into_iter().map(ProviderConfig::of).collect(),
+            sources: BTreeMap::new(),
+            mirror: None,
+            nvd_api_key: None,
+            timeouts: Timeouts::default(),
+            permits: broker::Config::default(),
+            resume: false,
+        }
+    }
+
+    /// Where a provider reads: as said, from the mirror, or upstream.
+    pub fn source_of(&self, id: &str, provider: &dyn Provider) -> Source {
+        if let Some(source) = self.sources.get(id) {
+            return source.clone();
+        }
+        match self.mirror.as_ref().map(|mirror| &mirror.place) {
+            Some(Place::Url(url)) => Source::parse(&format!("{}/{id}", url.trim_end_matches('/')), None),
+            Some(Place::Path(folder)) => {
+                let folders = [folder.join(id), folder.join(provider.mirror_folder())];
+                let found = folders.iter().find(|folder| folder.exists()).unwrap_or(&folders[0]);
+                Source { place: Place::Path(found.clone()), version: None }
+            }
+            None => Source::parse(provider.upstream(), None),
+        }
+    }
+}

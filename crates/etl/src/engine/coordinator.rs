@@ -1,0 +1,328 @@
+//! The thread that owns the orchestrator and the broker.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender};
+use std::thread::JoinHandle;
+
+use phalanx_fsm::State as _;
+
+use super::clock::Clock;
+use super::{Command, Engine, Error, Options, Progress, task, writer};
+use crate::ProviderState as State;
+use crate::core::broker::{self, Broker};
+use crate::core::orchestrator::{self, Orchestrator};
+use crate::core::provider;
+use crate::core::{EventKind, Outcome};
+use crate::providers::Context;
+use crate::source::Http;
+use crate::store::{Commit, Counts, Moved, Reader, RunRow, Writer};
+
+pub(super) enum Message {
+    /// Written, in this order.
+    Written(String, Written),
+    Ask(String),
+    Return(String),
+    Renew(String),
+    Command(Option<String>, Command),
+    WriterGone,
+    /// A provider's thread has panicked, which is a bug in the provider.
+    Crashed(String),
+}
+
+/// What a provider wrote since the last time.
+#[derive(Default)]
+pub(super) struct Written {
+    pub(super) counts: Counts,
+    pub(super) events: Vec<(EventKind, String)>,
+    pub(super) ended: Option<(Outcome, String)>,
+}
+
+struct Coordinator<'a> {
+    options: &'a Options,
+    clock: Clock,
+    http: Http,
+    orchestrator: Orchestrator,
+    broker: Broker,
+    writer: writer::Queue,
+    sender: Sender<Message>,
+    /// Cursors by provider, as they were when the engine started.
+    cursors: BTreeMap<String, Option<String>>,
+    tasks: BTreeMap<String, SyncSender<task::Message>>,
+    threads: Vec<JoinHandle<()>>,
+    run_ids: Vec<String>,
+    counts: BTreeMap<String, Counts>,
+}
+
+type Results = (Vec<RunRow>, Vec<String>, Vec<String>);
+
+pub(super) fn run(
+    engine: Engine,
+    ids: &[String],
+    satisfied: BTreeSet<String>,
+    mut store: Writer,
+    on_progress: &mut dyn FnMut(Progress),
+) -> Result<Results, Error> {
+    let Engine { options, registry, sender, receiver } = engine;
+    let clock = Clock::new();
+    let now = clock.now();
+    store.macro_begins(now)?;
+    let mut cursors = BTreeMap::new();
+    let mut unfinished = Vec::new();
+    for config in &options.providers {
+        store.register(&config.id, &config.provider_type, now)?;
+        if ids.contains(&config.id) {
+            let key = source_key(&options, &config.id);
+            cursors.insert(config.id.clone(), store.cursor(&config.id, &key)?);
+            if let Some(left) = store.unfinished(&config.id)? {
+                if left.source == key {
+                    unfinished.push((config.id.clone(), left));
+                } else {
+                    let why = format!("another source was asked for: {key}");
+                    store.commit(&[Commit {
+                        provider: config.id.clone(),
+                        run_id: left.run_id,
+                        at: now,
+                        ended: Some((Outcome::Stopped, why)),
+                        ..Commit::default()
+                    }])?;
+                }
+            }
+        }
+    }
+    let (writer, to_writer) = writer::Queue::new();
+    let (meter, to_coordinator) = (writer.meter(), sender.clone());
+    let writing = spawn("etl-writer", move || {
+        let result = writer::run(store, &meter, &to_writer, &to_coordinator);
+        let _ = to_coordinator.send(Message::WriterGone);
+        result
+    })?;
+    let mut coordinator = Coordinator {
+        clock,
+        http: Http::new(options.timeouts),
+        orchestrator: Orchestrator::new(now, registry, satisfied),
+        broker: Broker::new(now, options.permits),
+        writer,
+        sender,
+        cursors,
+        tasks: BTreeMap::new(),
+        threads: Vec::new(),
+        run_ids: Vec::new(),
+        counts: BTreeMap::new(),
+        options: &options,
+    };
+    let going_on = unfinished
+        .into_iter()
+        .try_for_each(|(id, left)| coordinator.spawn_task(&id, left.run_id, Some(left.saved)));
+    let started = going_on.and_then(|()| coordinator.tell(orchestrator::Input::Start(ids.to_vec())));
+    let result = started.and_then(|()| {
+        while !coordinator.orchestrator.is_at_rest() {
+            let wait = coordinator.broker.next_deadline().saturating_sub(coordinator.clock.now());
+            match receiver.recv_timeout(wait) {
+                Ok(Message::WriterGone) => return Ok(()),
+                Ok(message) => coordinator.handle(message, on_progress)?,
+                Err(RecvTimeoutError::Timeout) => coordinator.look_at_load(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if coordinator.broker.check_due(coordinator.clock.now()) {
+                coordinator.look_at_load();
+            }
+        }
+        if coordinator.orchestrator.paused().next().is_none() {
+            coordinator.tell(orchestrator::Input::Drain)?;
+        }
+        Ok(())
+    });
+    let paused = coordinator.orchestrator.paused().map(str::to_owned).collect();
+    let blocked = coordinator.orchestrator.blocked().map(str::to_owned).collect();
+    let Coordinator { threads, run_ids, tasks, writer, .. } = coordinator;
+    for task in tasks.values() {
+        let _ = task.send(task::Message::Close);
+    }
+    // The writer ends when nobody can send to it any more.
+    drop(writer);
+    for thread in threads {
+        thread.join().map_err(|_| Error::Thread("a provider's thread has panicked".to_owned()))?;
+    }
+    writing.join().map_err(|_| Error::Thread("the writer's thread has panicked".to_owned()))??;
+    result?;
+    let mut runs = Reader::open(&options.db)?.runs()?;
+    runs.retain(|run| run_ids.contains(&run.run_id));
+    Ok((runs, paused, blocked))
+}
+
+impl Coordinator<'_> {
+    fn handle(&mut self, message: Message, on_progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
+        match message {
+            Message::Written(id, Written { counts, events, ended }) => {
+                for (kind, _) in &events {
+                    self.tell(orchestrator::Input::Event(id.clone(), *kind))?;
+                }
+                let sum = self.counts.entry(id.clone()).or_default();
+                *sum += counts;
+                let counts = *sum;
+                if let Some((outcome, _)) = &ended {
+                    self.tasks.remove(&id);
+                    self.tell(orchestrator::Input::Ended(id.clone(), *outcome))?;
+                }
+                on_progress(Progress { provider: id, counts, events, ended });
+            }
+            Message::Ask(id) => self.permits(broker::Input::Ask(id, self.options.permits.pool)),
+            Message::Return(id) => {
+                self.permits(broker::Input::Return(id.clone()));
+                self.save_permits(&id);
+            }
+            Message::Renew(id) => self.permits(broker::Input::Renew(id)),
+            Message::WriterGone => {}
+            Message::Crashed(id) => {
+                self.tasks.remove(&id);
+                return Err(Error::Thread(format!(
+                    "provider `{id}` has panicked, which is a bug in it; the next run goes on after its last commit"
+                )));
+            }
+            Message::Command(id, command) => {
+                let input = match command {
+                    Command::Pause => provider::Input::Pause,
+                    Command::Resume => provider::Input::Resume,
+                    Command::Stop => provider::Input::Stop,
+                };
+                for (task, sender) in &self.tasks {
+                    if id.as_ref().is_none_or(|id| id == task) {
+                        let _ = sender.send(task::Message::Input(input.clone()));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_load(&mut self) {
+        let now = self.clock.now();
+        if self.broker.check_due(now) {
+            self.permits(broker::Input::Check(self.writer.load()));
+        } else {
+            self.permits(broker::Input::Tick);
+        }
+    }
+
+    fn permits(&mut self, input: broker::Input) {
+        let mut effects = Vec::new();
+        self.broker.handle(self.clock.now(), input, &mut effects);
+        for effect in effects {
+            let (id, input) = match effect {
+                broker::Effect::Grant(id, permits) => (id, provider::Input::QuotaGranted(permits)),
+                broker::Effect::Revoke(id, permits, why) => (id, provider::Input::QuotaRevoked(permits, why)),
+            };
+            if let Some(task) = self.tasks.get(&id) {
+                let _ = task.send(task::Message::Input(input));
+            }
+            self.save_permits(&id);
+        }
+    }
+
+    fn save_permits(&self, id: &str) {
+        let commit = Commit {
+            provider: id.to_owned(),
+            at: self.clock.now(),
+            permits: Some(self.broker.statistics(id)),
+            ..Commit::default()
+        };
+        self.writer.send(writer::Message::Commit(Box::new(commit), None));
+    }
+
+    fn tell(&mut self, input: orchestrator::Input) -> Result<(), Error> {
+        let now = self.clock.now();
+        let mut effects = Vec::new();
+        self.orchestrator.handle(now, input, &mut effects);
+        for effect in effects {
+            match effect {
+                orchestrator::Effect::Moved { from, to, cause } => {
+                    let moved = Moved { from: from.name(), to: to.name(), cause: cause.into_owned() };
+                    self.writer.send(writer::Message::MacroMoved(moved, now));
+                }
+                orchestrator::Effect::StartProvider(id) => self.start(&id)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, id: &str) -> Result<(), Error> {
+        let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        let source = source_key(self.options, id);
+        let at = self.clock.now();
+        self.writer.send(writer::Message::BeginRun { provider: id.to_owned(), source, at, reply });
+        let run_id =
+            answer.recv().map_err(|_| Error::Thread("the writer did not begin the run".to_owned()))?;
+        self.spawn_task(id, run_id, None)
+    }
+
+    /// Starts the thread of a provider: a new run, or one that goes on.
+    fn spawn_task(&mut self, id: &str, run_id: String, saved: Option<provider::Saved>) -> Result<(), Error> {
+        let now = self.clock.now();
+        let config = self.options.providers.iter().find(|one| one.id == id);
+        let Some((config, provider)) = config.and_then(|one| Some((one, one.provider()?))) else {
+            return Err(Error::Thread(format!("provider `{id}` is not registered")));
+        };
+        let mut begin = Vec::new();
+        let goes_on = saved.is_some();
+        let machine =
+            provider::Provider::recover(now, config.policy(), saved.unwrap_or_default(), &mut begin);
+        let (sender, receiver) = task::queue();
+        self.run_ids.push(run_id.clone());
+        let state = machine.state();
+        if state == State::Idle {
+            let _ = sender.send(task::Message::Input(provider::Input::Start));
+        }
+        if state == State::Paused && self.options.resume {
+            let _ = sender.send(task::Message::Input(provider::Input::Resume));
+        }
+        if goes_on {
+            let paused = state == State::Paused && !self.options.resume;
+            self.tell(orchestrator::Input::Recovered(id.to_owned(), paused))?;
+        }
+        let task = task::Task {
+            id: id.to_owned(),
+            run_id,
+            source: self.options.source_of(id, &*provider),
+            source_key: source_key(self.options, id),
+            cursor: self.cursors.remove(id).flatten(),
+            batch_size: config.batch_size,
+            machine,
+            provider,
+            context: Context { http: self.http.clone(), now, nvd_api_key: self.options.nvd_api_key.clone() },
+            clock: self.clock,
+            writer: self.writer.clone(),
+            coordinator: self.sender.clone(),
+        };
+        self.tasks.insert(id.to_owned(), sender.clone());
+        let coordinator = self.sender.clone();
+        let name = id.to_owned();
+        self.threads.push(spawn(&format!("etl-{id}"), move || {
+            let work = AssertUnwindSafe(|| task::run(task, sender, &receiver, begin));
+            if catch_unwind(work).is_err() {
+                let _ = coordinator.send(Message::Crashed(name));
+            }
+        })?);
+        Ok(())
+    }
+}
+
+/// What a cursor belongs to: the same place in another version is another source.
+fn source_key(options: &Options, id: &str) -> String {
+    let provider =
+        options.providers.iter().find(|one| one.id == id).and_then(super::ProviderConfig::provider);
+    let Some(source) = provider.map(|provider| options.source_of(id, &*provider)) else {
+        return String::new();
+    };
+    source.version.as_ref().map_or_else(|| source.to_string(), |version| format!("{source} as {version}"))
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Error> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(|error| Error::Thread(format!("thread {name} does not start: {error}")))
+}

@@ -1,0 +1,114 @@
+//! The store: one SQLite file, one writer, any number of readers.
+//!
+//! A [`Writer`] holds a lock beside the file for as long as it lives, so that two processes never write at once; the
+//! lock goes with the process, however that ends. A [`Reader`] needs no lock and sees the last commit.
+
+mod migrate;
+mod read;
+mod write;
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+pub use read::{
+    Checkpoint, DeadLetter, EventRow, MacroStats, ProviderStats, Reader, RecordView, RunRow, Step, Version,
+};
+pub use write::{Commit, Counts, Moved, SourceRef, Writer};
+
+/// Why the store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody else writes to the file.
+    #[error(
+        "{file} is being written by process {pid}; wait until it is done, or choose another file with --db"
+    )]
+    Locked {
+        /// The file.
+        file: PathBuf,
+        /// Whose it is.
+        pid: String,
+    },
+    /// The file comes from a newer Phalanx.
+    #[error(
+        "{file} has schema version {found}, this program knows versions up to {known}: use a newer phalanx"
+    )]
+    Newer {
+        /// The file.
+        file: PathBuf,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// There is nothing to read.
+    #[error("{0} does not exist or is empty: `phalanx etl run` makes it, --db names another file")]
+    Missing(PathBuf),
+    /// The file system says no.
+    #[error("{file}: {error}")]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// SQLite says no.
+    #[error("the database says: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+/// Opens the file for writing, makes or migrates it, and locks it.
+pub(crate) fn open(file: &Path) -> Result<(Connection, File), Error> {
+    let lock = lock(file)?;
+    let mut connection = Connection::open(file)?;
+    connection.busy_timeout(Duration::from_secs(10))?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    // A killed process loses nothing committed; after a power cut the file is whole, at an earlier commit.
+    connection.pragma_update(None, "synchronous", "normal")?;
+    connection.pragma_update(None, "cache_size", -32_000)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    migrate::migrate(&mut connection, file, migrate::MIGRATIONS)?;
+    Ok((connection, lock))
+}
+
+fn open_for_reading(file: &Path) -> Result<Connection, Error> {
+    if !file.exists() {
+        return Err(Error::Missing(file.to_owned()));
+    }
+    let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.busy_timeout(Duration::from_secs(10))?;
+    // A writer that was killed before it made the tables leaves a file with nothing in it.
+    if migrate::check(&connection, file, migrate::MIGRATIONS)? == 0 {
+        return Err(Error::Missing(file.to_owned()));
+    }
+    Ok(connection)
+}
+
+fn lock(file: &Path) -> Result<File, Error> {
+    let mut path = file.as_os_str().to_owned();
+    path.push("-lock");
+    let path = PathBuf::from(path);
+    let io = |error| Error::Io { file: path.clone(), error };
+    let mut lock =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
+    if lock.try_lock().is_err() {
+        let mut pid = String::new();
+        lock.read_to_string(&mut pid).map_err(io)?;
+        return Err(Error::Locked { file: file.to_owned(), pid: pid.trim().to_owned() });
+    }
+    lock.set_len(0).map_err(io)?;
+    lock.rewind().map_err(io)?;
+    writeln!(lock, "{}", std::process::id()).map_err(io)?;
+    Ok(lock)
+}
+
+pub(crate) fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+#[path = "store_test.rs"]
+mod tests;

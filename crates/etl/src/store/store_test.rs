@@ -1,0 +1,182 @@
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::*;
+use crate::core::Outcome;
+use crate::core::provider::Saved;
+use crate::record::{Compressor, Entry, Item, Link, Record, Reject, Verdict};
+use crate::{ProviderState, Urn};
+
+const AT: Duration = Duration::from_secs(1_700_000_000);
+
+fn record(id: &str, text: &str, weakness: &str) -> Record {
+    Record {
+        urn: Urn::new("cve", id).unwrap(),
+        title: id.to_owned(),
+        text: text.to_owned(),
+        published: None,
+        modified: None,
+        status: None,
+        severity: None,
+        details: "{}".to_owned(),
+        links: vec![Link { kind: "weakness", to: Urn::new("cwe", weakness).unwrap() }],
+    }
+}
+
+fn entry(position: u64, verdict: Result<Verdict, Reject>) -> Entry {
+    let raw = format!("{verdict:?}").into_bytes();
+    Entry::new(&Item { position, raw }, verdict, &mut Compressor::new())
+}
+
+fn stored(position: u64, record: Record) -> Entry {
+    entry(position, Ok(Verdict::Record(Box::new(record))))
+}
+
+fn commit(run_id: &str, entries: Vec<Entry>) -> Commit {
+    let source = SourceRef { location: "file".to_owned(), checksum: None, fetched: AT };
+    Commit {
+        provider: "cve".to_owned(),
+        run_id: run_id.to_owned(),
+        at: AT,
+        source: Some(source),
+        entries,
+        cursor: Some(("file".to_owned(), "7".to_owned())),
+        saved: Some(Saved { state: ProviderState::Running, processed: 7, ..Saved::default() }),
+        ..Commit::default()
+    }
+}
+
+fn begin(file: &Path) -> (Writer, String) {
+    let mut writer = Writer::open(file).unwrap();
+    writer.register("cve", "cve", AT).unwrap();
+    let run = writer.begin_run("cve", "file", AT).unwrap();
+    (writer, run)
+}
+
+#[test]
+fn writing_again_what_is_there_changes_no_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let (mut writer, run) = begin(&file);
+    let entries = || {
+        vec![
+            stored(0, record("CVE-2024-1000", "one", "CWE-1")),
+            entry(1, Err(Reject("bad".to_owned()))),
+            entry(2, Ok(Verdict::Skip("a heading"))),
+        ]
+    };
+    let first = writer.commit(&[commit(&run, entries())]).unwrap();
+    let second = writer.commit(&[commit(&run, entries())]).unwrap();
+    let counts = |stored, unchanged| Counts { read: 3, stored, unchanged, dead_lettered: 1, skipped: 1 };
+    assert_eq!((first[0], second[0]), (counts(1, 0), counts(0, 1)));
+    let reader = Reader::open(&file).unwrap();
+    let view = reader.record("v2e::nvd::cve::CVE-2024-1000").unwrap().unwrap();
+    assert_eq!((view.version, view.versions.len()), (1, 0));
+    assert_eq!(reader.dead_letters().unwrap().len(), 1, "the same bytes are the same letter");
+    assert_eq!(reader.runs().unwrap()[0].skips["a heading"], 2);
+}
+
+#[test]
+fn a_changed_record_keeps_its_earlier_version_and_what_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let (mut writer, run) = begin(&file);
+    writer.commit(&[commit(&run, vec![stored(0, record("CVE-2024-1000", "apple", "CWE-1"))])]).unwrap();
+    writer.commit(&[commit(&run, vec![stored(0, record("CVE-2024-1000", "pear", "CWE-2"))])]).unwrap();
+    let reader = Reader::open(&file).unwrap();
+    let view = reader.record("v2e::nvd::cve::CVE-2024-1000").unwrap().unwrap();
+    assert_eq!((view.version, view.text.as_str()), (2, "pear"));
+    assert_eq!(view.versions[0].text, "apple");
+    assert_eq!(view.versions[0].changed, serde_json::json!(["text", "raw"]));
+    assert_eq!(view.links, [("weakness".to_owned(), "v2e::mitre::cwe::CWE-2".to_owned())]);
+    assert_eq!(reader.search("pear", 10).unwrap(), ["v2e::nvd::cve::CVE-2024-1000"]);
+    assert_eq!(reader.search("apple", 10).unwrap(), Vec::<String>::new(), "the index forgets what changed");
+}
+
+#[test]
+fn records_cursor_counters_and_checkpoint_come_and_go_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let (mut writer, run) = begin(&file);
+    {
+        let mut batch = writer.batch().unwrap();
+        batch.add(&commit(&run, vec![stored(0, record("CVE-2024-1000", "one", "CWE-1"))])).unwrap();
+        // Dropped without being committed: as if the process were killed here.
+    }
+    assert_eq!(writer.cursor("cve", "file").unwrap(), None);
+    let reader = Reader::open(&file).unwrap();
+    assert_eq!((reader.runs().unwrap()[0].read, reader.checkpoints(9).unwrap().len()), (0, 0));
+
+    writer.commit(&[commit(&run, vec![stored(0, record("CVE-2024-1000", "one", "CWE-1"))])]).unwrap();
+    assert_eq!(writer.cursor("cve", "file").unwrap().as_deref(), Some("7"));
+    assert_eq!(reader.runs().unwrap()[0].read, 1);
+    let checkpoints = serde_json::to_value(reader.checkpoints(9).unwrap()).unwrap();
+    assert_eq!(
+        checkpoints,
+        serde_json::json!([{"URN": "v2e::nvd::cve::CVE-2024-1000", "ProviderID": "cve",
+            "ProcessedAt": "2023-11-14T22:13:20Z", "Success": true}])
+    );
+    let left = writer.unfinished("cve").unwrap().unwrap();
+    assert_eq!((left.run_id, left.saved.state, left.saved.processed), (run, ProviderState::Running, 7));
+}
+
+#[test]
+fn a_run_that_failed_leaves_a_checkpoint_that_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let (mut writer, run) = begin(&file);
+    let ended = Some((Outcome::Failed, "no luck".to_owned()));
+    writer.commit(&[Commit { ended, ..commit(&run, vec![]) }]).unwrap();
+    let checkpoint = Reader::open(&file).unwrap().checkpoints(1).unwrap().remove(0);
+    assert_eq!((checkpoint.success, checkpoint.error_message.as_deref()), (false, Some("no luck")));
+    assert!(writer.unfinished("cve").unwrap().is_none());
+}
+
+#[test]
+fn a_second_writer_is_refused_with_the_pid_of_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let first = Writer::open(&file).unwrap();
+    let Err(Error::Locked { pid, .. }) = Writer::open(&file) else { panic!("two writers") };
+    assert_eq!(pid, std::process::id().to_string());
+    drop(first);
+    Writer::open(&file).unwrap();
+}
+
+#[test]
+fn a_newer_file_is_refused_for_reading_and_for_writing() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    assert!(matches!(Writer::open(&file), Err(Error::Newer { found: 99, .. })));
+    assert!(matches!(Reader::open(&file), Err(Error::Newer { found: 99, .. })));
+}
+
+#[test]
+fn a_bare_asvs_id_is_that_of_the_newest_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let (mut writer, run) = begin(&file);
+    let asvs =
+        |id: &str| Record { urn: Urn::new("asvs", id).unwrap(), ..record("CVE-2024-1000", id, "CWE-1") };
+    let entries =
+        ["4.0.3-V1.1.1", "10.0.0-V1.1.1", "5.0.0-V1.1.1", "5.0.0-V11.1.1"].map(|id| stored(0, asvs(id)));
+    writer.commit(&[commit(&run, entries.into())]).unwrap();
+    let reader = Reader::open(&file).unwrap();
+    for bare in ["v2e::owasp::asvs::V1.1.1", "v2e::owasp::asvs::1.1.1"] {
+        assert_eq!(reader.record(bare).unwrap().unwrap().urn, "v2e::owasp::asvs::10.0.0-V1.1.1");
+    }
+    assert!(reader.record("v2e::owasp::asvs::V1.1.9").unwrap().is_none());
+}
+
+#[test]
+fn a_file_without_tables_counts_as_missing_and_a_writer_makes_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    Connection::open(&file).unwrap().pragma_update(None, "journal_mode", "wal").unwrap();
+    assert!(matches!(Reader::open(&file), Err(Error::Missing(_))));
+    Writer::open(&file).unwrap();
+    Reader::open(&file).unwrap();
+}
