@@ -2,16 +2,26 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// `n` different loopback ports that are free now. Another process may take one before it is used, so whoever uses
-/// them must be ready to try again with others.
+/// Below the range from which the kernel takes ports for outgoing connections, so that none of those is in the way.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// `N` different loopback ports that are free now and were not given before by this process. Another process may take
+/// one before it is used, so whoever uses them must be ready to try again with others.
 pub(crate) fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
-    let listeners: Vec<TcpListener> =
-        (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<_>>()?;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Processes that start together begin at different places.
+    let start = std::process::id().wrapping_mul(2_654_435_761) % PORTS.len() as u32;
     let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
+    for port in &mut ports {
+        let candidates = (0..PORTS.len()).map(|_| {
+            let step = start + NEXT.fetch_add(1, Ordering::Relaxed);
+            PORTS.start + (step % PORTS.len() as u32) as u16
+        });
+        let mut candidates = candidates.filter(|&candidate| is_free(candidate));
+        *port = candidates.next().ok_or_else(|| io::Error::other("no port is free"))?;
     }
     Ok(ports)
 }
