@@ -91,6 +91,11 @@ impl Node {
 
     /// Waits until the server says of itself that it is the one we started and that JetStream works.
     pub fn wait_until_ready(&self, process: &mut Process) -> Result<(), Error> {
+        self.wait_until(process, "/healthz")
+    }
+
+    /// Waits until the server is the one we started and answers well at that path of its monitor.
+    fn wait_until(&self, process: &mut Process, path: &str) -> Result<(), Error> {
         let named = format!("\"server_name\": \"{}\"", self.name);
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -102,7 +107,7 @@ impl Node {
             }
             let ours = || http_get(self.ports.monitor, "/varz").is_ok_and(|answer| answer.contains(&named));
             let ok =
-                || http_get(self.ports.monitor, "/healthz").is_ok_and(|answer| answer.contains("\"ok\""));
+                || http_get(self.ports.monitor, path).is_ok_and(|a| path == "/varz" || a.contains("\"ok\""));
             if ours() && ok() {
                 return Ok(());
             }
@@ -243,7 +248,11 @@ impl Cluster {
         let binary = provision::nats(&|_| {})?;
         let dir = scratch()?;
         let nodes = with_free_ports(|| {
-            let nodes = cluster_nodes(&binary, dir.path(), &unique_name("test"), extra)?;
+            let nodes = {
+                // A failed attempt leaves data that belongs to nodes of other names.
+                let base = unique_name("test");
+                cluster_nodes(&binary, &dir.path().join(&base), &base, extra)?
+            };
             launch_cluster(&nodes, Lifetime::WithUs).map(|processes| nodes.into_iter().zip(processes))
         })?
         .map(|(node, process)| Server { node, process, _dir: None })
@@ -288,8 +297,11 @@ pub fn cluster_nodes(binary: &Path, dir: &Path, base: &str, extra: &str) -> Resu
 /// Launches the nodes together: none is healthy before the others are there.
 pub fn launch_cluster(nodes: &[Node], lifetime: Lifetime) -> Result<Vec<Process>, Error> {
     let mut processes = nodes.iter().map(|node| node.launch(lifetime)).collect::<Result<Vec<_>, _>>()?;
-    let ready =
-        nodes.iter().zip(&mut processes).try_for_each(|(node, process)| node.wait_until_ready(process));
+    // A node that ended at once is the reason why the others wait: all are asked for their names first.
+    let mut all = |path: &str| {
+        nodes.iter().zip(&mut processes).try_for_each(|(node, process)| node.wait_until(process, path))
+    };
+    let ready = all("/varz").and_then(|()| all("/healthz"));
     if ready.is_err() {
         processes.iter_mut().for_each(Process::kill);
     }
