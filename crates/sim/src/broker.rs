@@ -9,6 +9,8 @@ use phalanx_cluster::core::{Condition, WriteError, Written};
 #[derive(Debug, Default)]
 pub struct Broker {
     entries: BTreeMap<Key, Entry>,
+    /// What was there before the last change.
+    earlier: BTreeMap<Key, Entry>,
     /// The last revision given, deleted values included.
     last: u64,
     last_stored_at: u64,
@@ -23,6 +25,11 @@ impl Broker {
     /// What is stored under a key.
     pub fn get(&self, key: &Key) -> Option<&Entry> {
         self.entries.get(key)
+    }
+
+    /// What was stored under a key before it last changed; what is there if it never did.
+    pub fn before(&self, key: &Key) -> Option<&Entry> {
+        self.earlier.get(key).or_else(|| self.entries.get(key))
     }
 
     /// Stores a value if the condition holds.
@@ -44,7 +51,9 @@ impl Broker {
         }
         let written = self.stamp(now_micros);
         let Written { revision, stored_at } = written;
-        self.entries.insert(key.clone(), Entry { value, revision, stored_at });
+        if let Some(earlier) = self.entries.insert(key.clone(), Entry { value, revision, stored_at }) {
+            self.earlier.insert(key.clone(), earlier);
+        }
         Ok(written)
     }
 

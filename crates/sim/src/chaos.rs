@@ -38,7 +38,7 @@ pub fn run_without(guard: Option<Guard>, seed: u64, workers: usize, length: Dura
     let mut rng = Rng::new(seed);
     let fleet_size = rng.one_in(2).then_some(workers as u32);
     let config = Config { fleet_size, without: guard, ..Config::default() };
-    let mut world = World::new(Setup { config, partitions: 12 * workers });
+    let mut world = World::new(Setup { config, partitions: 12 * workers, ..Setup::default() });
     world.shake(rng.next());
     let mut faults: BTreeMap<&'static str, u64> = BTreeMap::new();
     for _ in 0..workers {

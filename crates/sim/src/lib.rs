@@ -17,10 +17,16 @@
 
 mod broker;
 pub mod chaos;
+mod handler;
 mod ledger;
+mod log;
+mod process;
+mod queue;
 mod rng;
+mod store;
 mod world;
 
 pub use broker::Broker;
-pub use ledger::Violation;
+pub use ledger::{Counts, Violation};
+pub use log::Kind;
 pub use world::{ProcessId, Publication, Setup, World};

@@ -18,7 +18,7 @@ fn ms(milliseconds: u64) -> Duration {
 /// A calm fleet after a minute, with one rule taken out.
 fn fleet(without: Option<Guard>, workers: u32, fleet_size: Option<u32>) -> (World, Vec<ProcessId>) {
     let config = Config { fleet_size, without, ..Config::default() };
-    let mut world = World::new(Setup { config, partitions: 300 });
+    let mut world = World::new(Setup { config, partitions: 300, ..Setup::default() });
     // Their heartbeats are spread over the interval, as in life.
     let start = |world: &mut World, turn: u32| {
         world.run_until(ms(u64::from(turn) * 370));

@@ -11,7 +11,11 @@ fn s(seconds: u64) -> Duration {
 }
 
 fn world(fleet_size: Option<u32>) -> World {
-    World::new(Setup { config: Config { fleet_size, ..Config::default() }, partitions: 300 })
+    World::new(Setup {
+        config: Config { fleet_size, ..Config::default() },
+        partitions: 300,
+        ..Setup::default()
+    })
 }
 
 /// A fleet that has run for long enough to be calm, with its publications forgotten.
@@ -312,7 +316,7 @@ fn a_leader_that_dies_inside_a_window_leaves_the_join_to_its_successor() {
 #[test]
 fn an_exhausted_pool_is_tried_again_and_says_so() {
     let config = Config { max_workers: 3, ..Config::default() };
-    let mut world = World::new(Setup { config, partitions: 30 });
+    let mut world = World::new(Setup { config, partitions: 30, ..Setup::default() });
     let processes: Vec<_> = (0..4).map(|_| world.start()).collect();
     world.run_until(s(60));
     let homeless = processes.iter().copied().find(|&p| world.worker(p).holder().is_none()).unwrap();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::types::Revision;
 use super::{Guard, planner};
 
 /// The settings of one worker. The defaults are those of the design.
@@ -31,6 +32,20 @@ pub struct Config {
     pub controller_enabled: bool,
     /// Whether a crash is acted on at once; otherwise it waits a planned window.
     pub crash_immediate: bool,
+    /// Whether partitions have a log that is read and committed; otherwise only who owns what is decided.
+    pub log: bool,
+    /// How many messages are processed at once.
+    pub max_concurrent: usize,
+    /// How long one message may take, and how long a gainer waits for the last holder.
+    pub process_timeout: Duration,
+    /// How long a leaving worker waits for what runs.
+    pub drain_timeout: Duration,
+    /// How often every owned partition is looked at, whether a bell rang or not.
+    pub sweep_interval: Duration,
+    /// How often it is noted that a silent partition has nothing unread: well below the age at which the log forgets.
+    pub clean_interval: Duration,
+    /// How often the leader looks for partitions that have messages and are not in the list.
+    pub stranger_interval: Duration,
     /// How partitions are spread.
     pub planner: planner::Options,
     /// The rule to work without.
@@ -53,6 +68,13 @@ impl Default for Config {
             fleet_size: None,
             controller_enabled: true,
             crash_immediate: true,
+            log: true,
+            max_concurrent: 10,
+            process_timeout: s(30),
+            drain_timeout: s(25),
+            sweep_interval: s(10),
+            clean_interval: s(24 * 3600),
+            stranger_interval: s(60),
             planner: planner::Options::default(),
             #[cfg(feature = "mutants")]
             without: None,
@@ -133,6 +155,15 @@ impl Config {
         true
     }
 
+    /// The revision that a removal compares: the one we wrote, but in a test that takes that out.
+    pub(super) fn compared(&self, revision: Revision) -> Revision {
+        #[cfg(feature = "mutants")]
+        if !self.keeps(Guard::ReleaseBySwap) {
+            return Revision::ANY;
+        }
+        revision
+    }
+
     /// Says what does not fit together, with the numbers.
     pub fn validate(&self) -> Result<(), BadConfig> {
         for (name, time) in [
@@ -140,6 +171,8 @@ impl Config {
             ("the lease term", self.lease_term),
             ("the lease renewal", self.lease_renewal),
             ("the time after which a claim is stale", self.claim_stale),
+            ("the time for one message", self.process_timeout),
+            ("the time between two sweeps", self.sweep_interval),
         ] {
             if time.is_zero() {
                 return Err(BadConfig::Zero { name });
@@ -147,6 +180,9 @@ impl Config {
         }
         if self.max_workers == 0 {
             return Err(BadConfig::Zero { name: "the number of ids" });
+        }
+        if self.max_concurrent == 0 {
+            return Err(BadConfig::Zero { name: "the number of messages at once" });
         }
         if self.lease_term < self.lease_renewal * 2 {
             return Err(BadConfig::LeaseTooShort { renewal: self.lease_renewal, term: self.lease_term });

@@ -14,6 +14,7 @@ use super::io::{Condition, Effect, Purpose, ReadError, Ticket, Tickets, WriteErr
 use super::planner::Mode;
 use super::publication::{Draft, Imprint, same_partitions};
 use super::roster::Roster;
+use super::strangers::{Strangers, Wanted};
 use super::suspects::{Finding, Suspects};
 use super::topology::{Topology, View};
 use super::trigger::{Decision, Situation, Window, decide};
@@ -34,7 +35,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) config: &'a Config,
     pub(super) roster: &'a Roster,
     pub(super) clock: &'a HealthyClock,
-    pub(super) partitions: Option<&'a Partitions>,
+    pub(super) partitions: Option<&'a Arc<Partitions>>,
     pub(super) commanded_size: Option<u32>,
     /// What the last leader said it was doing, and when that arrived here.
     pub(super) last_state: Option<&'a (ClusterState, Time)>,
@@ -51,6 +52,17 @@ enum Phase {
     Publishing(Ticket),
 }
 
+/// What a map should hold, made from these.
+#[derive(Debug)]
+struct Plan {
+    listed: Arc<Partitions>,
+    version: Option<Version>,
+    changes: u64,
+    wanted: Wanted,
+    /// The map holds something else.
+    differs: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Controller {
     epoch: Epoch,
@@ -62,6 +74,8 @@ pub(super) struct Controller {
     window: Option<Window>,
     inherited: BTreeMap<WorkerId, Time>,
     suspects: Suspects,
+    strangers: Strangers,
+    wanted: Option<Plan>,
     /// Set at take-over, and until the fleet is whole or a map is published.
     restarting: bool,
     /// Versions whose balance was looked at, with the answer.
@@ -91,7 +105,9 @@ impl Controller {
             proposed: None,
             window: None,
             inherited: BTreeMap::new(),
-            suspects: Suspects::default(),
+            suspects: Suspects::new(around.config),
+            strangers: Strangers::default(),
+            wanted: None,
             restarting: false,
             imbalance: None,
             said: None,
@@ -265,11 +281,60 @@ impl Controller {
         out: &mut Vec<Effect>,
     ) {
         if self.phase == Phase::Running {
+            if around.config.log {
+                self.strangers.look(around.now, around.config.stranger_interval, tickets, out);
+            }
+            self.want(around);
             self.decide(around, tickets, out);
         }
         if !matches!(self.phase, Phase::ReadingMap(_) | Phase::Touching(_)) {
             self.say(around, tickets, out);
         }
+    }
+
+    /// Keeps in mind what a map should hold: the list, whoever is adopted, and whoever is not drained yet.
+    fn want(&mut self, around: &Surroundings<'_>) {
+        let Some(listed) = around.partitions else { return };
+        let (version, changes) = (self.map_version(), self.strangers.changes());
+        let current = self.wanted.as_ref().is_some_and(|plan| {
+            Arc::ptr_eq(&plan.listed, listed) && plan.version == version && plan.changes == changes
+        });
+        if current {
+            return;
+        }
+        let map = self.map.as_ref().map(|(map, _)| map.as_ref());
+        let wanted = if around.config.log {
+            self.strangers.join(listed, map)
+        } else {
+            Wanted { partitions: listed.clone(), adopted: BTreeSet::new() }
+        };
+        let differs = map.is_some_and(|map| !same_partitions(map, &wanted.partitions));
+        self.wanted = Some(Plan { listed: listed.clone(), version, changes, wanted, differs });
+    }
+
+    /// The log says which partitions it holds messages of.
+    pub(super) fn subjects(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Vec<(Arc<str>, u64)>, ReadError>,
+        around: &Surroundings<'_>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(listed) = around.partitions else { return };
+        let map = self.map.as_ref().map(|(map, _)| map.as_ref());
+        self.strangers.subjects(ticket, result, listed, map, tickets, out);
+    }
+
+    /// The cursors of partitions that are not in the list were read.
+    pub(super) fn stranger_cursors(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Vec<Option<Entry>>, ReadError>,
+        out: &mut Vec<Effect>,
+    ) {
+        let map = self.map.as_ref().map(|(map, _)| map.as_ref());
+        self.strangers.cursors(ticket, result, map, out);
     }
 
     fn topology(&self, around: &Surroundings<'_>) -> (Topology, Option<u32>) {
@@ -324,24 +389,28 @@ impl Controller {
         tickets: &mut Tickets,
         out: &mut Vec<Effect>,
     ) {
-        let Some(partitions) = around.partitions else { return };
+        let Some(differs) = self.wanted.as_ref().map(|plan| plan.differs) else { return };
         let map = self.map.as_ref().map(|(map, _)| map.clone());
+        // Cursors of a map that was lost: nobody may take them before there is a map above them.
+        let outdated = map.as_ref().is_some_and(|map| self.highest_cursor(around) > map.version);
         let target = topology.target();
         let present = target.len() - topology.missing.len() - topology.graces.len();
         let situation = Situation {
             no_map: map.is_none(),
             restarting: self.restarting,
             changed: map.as_ref().is_some_and(|map| {
-                map.workers != target || !same_partitions(map, partitions) || self.is_imbalanced(map, around)
+                map.workers != target || differs || outdated || self.is_imbalanced(map, around)
             }),
             missing: !topology.missing.is_empty(),
             complete: size.is_some_and(|size| present >= size as usize),
             growing: map
                 .as_ref()
                 .is_some_and(|map| size.is_some_and(|size| size as usize > map.workers.len())),
-            shrinking: map.as_ref().is_some_and(|map| {
-                map.fleet_size.is_some() && map.workers.iter().any(|id| size.is_some_and(|size| id.0 >= size))
-            }),
+            urgent: outdated
+                || map.as_ref().is_some_and(|map| {
+                    map.fleet_size.is_some()
+                        && map.workers.iter().any(|id| size.is_some_and(|size| id.0 >= size))
+                }),
         };
         match decide(around.now, self.window, situation, around.config) {
             Decision::Rest => {
@@ -407,13 +476,17 @@ impl Controller {
         tickets: &mut Tickets,
         out: &mut Vec<Effect>,
     ) {
-        let Some(partitions) = around.partitions.filter(|_| !workers.is_empty()) else { return };
+        let Some(wanted) = self.wanted.as_ref().map(|plan| &plan.wanted).filter(|_| !workers.is_empty())
+        else {
+            return;
+        };
         let current = self.map.as_ref().map(|(map, _)| map.as_ref());
         let lifecycle = match current {
             Some(map) if !self.restarting => map.lifecycle.next(),
             _ => Lifecycle::ColdStart.next(),
         };
-        let draft = Draft { current, partitions, workers, receivers, mode, options: &around.config.planner };
+        let options = &around.config.planner;
+        let draft = Draft { current, wanted, workers, receivers, mode, options };
         let imprint =
             Imprint { version: self.next_version(around), epoch: self.epoch, lifecycle, fleet_size: size };
         let map = Arc::new(draft.make(imprint));
@@ -431,7 +504,13 @@ impl Controller {
         let seen = around.roster.iter().flat_map(|(_, seen)| [seen.map_version, seen.applied_version]);
         let seen = seen.filter(|_| around.config.keeps(Guard::VersionAboveAll));
         let highest = seen.chain(self.map_version()).max().unwrap_or_default();
-        Version(highest.0 + 1)
+        Version(highest.max(self.highest_cursor(around)).0 + 1)
+    }
+
+    /// The highest version that anybody has seen in a cursor.
+    fn highest_cursor(&self, around: &Surroundings<'_>) -> Version {
+        let seen = around.roster.iter().map(|(_, seen)| seen.cursor_version);
+        seen.filter(|_| around.config.keeps(Guard::VersionAboveAll)).max().unwrap_or_default()
     }
 
     /// Whether the map is outside the threshold and could be nearer. Looked at once per version.
@@ -442,10 +521,10 @@ impl Controller {
         if !around.config.keeps(Guard::EveningOut) {
             return false;
         }
-        let Some(partitions) = around.partitions else { return false };
+        let Some(wanted) = self.wanted.as_ref().map(|plan| &plan.wanted) else { return false };
         let draft = Draft {
             current: Some(map),
-            partitions,
+            wanted,
             workers: &map.workers,
             receivers: &map.workers,
             mode: Mode::Planned,
@@ -493,7 +572,8 @@ impl Controller {
     pub(super) fn next_deadline(&self, around: &Surroundings<'_>) -> Option<Time> {
         let (topology, _) = self.topology(around);
         let window = self.window.map(|window| window.ends);
-        window.into_iter().chain(self.suspects.next_deadline()).chain(topology.graces.into_values()).min()
+        let others = self.suspects.next_deadline().into_iter().chain(self.strangers.next_deadline());
+        window.into_iter().chain(others).chain(topology.graces.into_values()).min()
     }
 
     fn go(&mut self, now: Time, to: CalculatorState, cause: &'static str) {

@@ -211,8 +211,14 @@ impl Election {
     }
 
     /// Gives the lease back: removes exactly the revision we wrote.
-    pub(super) fn resign(&mut self, tickets: &mut Tickets, out: &mut Vec<Effect>) -> Option<Ticket> {
+    pub(super) fn resign(
+        &mut self,
+        config: &Config,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) -> Option<Ticket> {
         let (_, revision) = self.ours.take()?;
+        let revision = config.compared(revision);
         let ticket = tickets.next(Purpose::Resign);
         out.push(Effect::Delete { ticket, key: Key::Lease, revision });
         Some(ticket)

@@ -30,11 +30,61 @@ pub enum Guard {
     VersionAboveAll,
     /// A new leader touches the map before it calculates.
     TouchFirst,
+    /// Cursors are taken anew after the fence.
+    RetakeAfterFence,
+    /// A cursor is taken before the first message.
+    TakeFirst,
+    /// A partition that was lost and regained is taken anew.
+    RetakeAfterRegain,
+    /// A gainer waits until the holder reports exactly its version.
+    ExactVersion,
+    /// The chart state is read at exactly the committed position, with the history it lists.
+    StateAtCommitted,
+    /// A lower take never replaces a higher one.
+    HigherTakeWins,
+    /// Stamps grow although the clock of the broker steps back.
+    StampKept,
+    /// Readers follow only the take that the contexts name.
+    TakeThatCounts,
+    /// What is remembered is dropped at every take and every refused or unanswered swap.
+    CacheDropped,
+    /// A swap without an answer is settled before anything else.
+    SettleFirst,
+    /// A take from the dead counts against the message.
+    DeathsCount,
+    /// Nothing is condemned for deaths before it ran alone.
+    SoloFirst,
+    /// A death sentence is swapped into the cursor before it is published.
+    DeadFirst,
+    /// The id of a notification names tool, chamber and context.
+    MessageIds,
+    /// The log is read from the cursor's own sequence.
+    ReadFromCursor,
+    /// Positions and dead letters carry the generation.
+    Generations,
+    /// A cursor made anew starts at the predecessor of the newest chart state, above everything stored.
+    OriginFromStore,
+    /// The identity of the log is read after the cursor.
+    IdentityAfterCursor,
+    /// The holder reads its cursor at each map and sweep.
+    HolderReadsCursor,
+    /// A dead letter leaves the unchanged chart state at its position.
+    DeadWritesState,
+    /// Ids and leases are given back by compare-and-swap.
+    ReleaseBySwap,
+    /// The id is given back last.
+    IdLast,
+    /// The leader reads the claim, then the heartbeat, then frees exactly that claim.
+    ReadBeforeFree,
+    /// A standby counts as ready.
+    StandbyIsReady,
+    /// Claims do not expire after seconds.
+    NoShortTtl,
 }
 
 impl Guard {
     /// Every rule that can be taken out.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 37] = [
         Self::FenceFromSending,
         Self::HeartbeatAlone,
         Self::FenceExitOrder,
@@ -47,5 +97,30 @@ impl Guard {
         Self::EveningOut,
         Self::VersionAboveAll,
         Self::TouchFirst,
+        Self::RetakeAfterFence,
+        Self::TakeFirst,
+        Self::RetakeAfterRegain,
+        Self::ExactVersion,
+        Self::StateAtCommitted,
+        Self::HigherTakeWins,
+        Self::StampKept,
+        Self::TakeThatCounts,
+        Self::CacheDropped,
+        Self::SettleFirst,
+        Self::DeathsCount,
+        Self::SoloFirst,
+        Self::DeadFirst,
+        Self::MessageIds,
+        Self::ReadFromCursor,
+        Self::Generations,
+        Self::OriginFromStore,
+        Self::IdentityAfterCursor,
+        Self::HolderReadsCursor,
+        Self::DeadWritesState,
+        Self::ReleaseBySwap,
+        Self::IdLast,
+        Self::ReadBeforeFree,
+        Self::StandbyIsReady,
+        Self::NoShortTtl,
     ];
 }

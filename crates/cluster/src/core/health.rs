@@ -45,6 +45,10 @@ impl HealthyClock {
         }
     }
 
+    pub(super) fn echo_limit(&self) -> Time {
+        self.echo_limit
+    }
+
     pub(super) fn is_healthy(&self, now: Time) -> bool {
         self.echo.is_some_and(|sent| now.saturating_sub(sent) <= self.echo_limit)
     }

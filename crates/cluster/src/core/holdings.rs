@@ -6,6 +6,13 @@ use std::sync::Arc;
 use super::io::Effect;
 use super::types::{AssignmentMap, Version, WorkerId};
 
+/// What a map gave and took.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) added: Vec<Arc<str>>,
+    pub(super) removed: Vec<Arc<str>>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     owned: BTreeSet<Arc<str>>,
@@ -24,16 +31,25 @@ impl Holdings {
         self.owned.len()
     }
 
-    /// Follows a map: says what was gained and lost. Where nothing was lost and nothing earlier is still being let go
-    /// of, the map is applied at once.
-    pub(super) fn follow(&mut self, me: WorkerId, map: &AssignmentMap, out: &mut Vec<Effect>) {
+    /// Follows a map: says what was gained and lost, if it is a new one. Where nothing was lost and nothing earlier is
+    /// still being let go of, the map is applied at once.
+    pub(super) fn follow(
+        &mut self,
+        me: WorkerId,
+        map: &AssignmentMap,
+        out: &mut Vec<Effect>,
+    ) -> Option<Change> {
+        if self.version == map.version {
+            return None;
+        }
         let mine = map.assignments.iter().filter(|(_, assignment)| assignment.owner == me);
         let wanted: BTreeSet<Arc<str>> = mine.map(|(name, _)| name.clone()).collect();
         let settled = self.applied == self.version;
-        let removed = self.change_to(map.version, wanted, out);
-        if settled && removed == 0 {
+        let (added, removed) = self.change_to(map.version, wanted, out);
+        if settled && removed.is_empty() {
             self.applied = map.version;
         }
+        Some(Change { added, removed })
     }
 
     /// Gives everything up: the id is lost.
@@ -42,16 +58,20 @@ impl Holdings {
         *self = Self::default();
     }
 
-    fn change_to(&mut self, version: Version, wanted: BTreeSet<Arc<str>>, out: &mut Vec<Effect>) -> usize {
+    fn change_to(
+        &mut self,
+        version: Version,
+        wanted: BTreeSet<Arc<str>>,
+        out: &mut Vec<Effect>,
+    ) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         let added: Vec<_> = wanted.difference(&self.owned).cloned().collect();
         let removed: Vec<_> = self.owned.difference(&wanted).cloned().collect();
-        let count = removed.len();
         if !(added.is_empty() && removed.is_empty()) {
-            out.push(Effect::Assign { version, added, removed });
+            out.push(Effect::Assign { version, added: added.clone(), removed: removed.clone() });
         }
         self.owned = wanted;
         self.version = version;
-        count
+        (added, removed)
     }
 
     /// What a map took away has been let go of. Says whether that is news.
@@ -61,5 +81,10 @@ impl Holdings {
             self.applied = version;
         }
         news
+    }
+
+    /// Everything that any map took away has been let go of. Says whether that is news.
+    pub(super) fn let_go_of_everything(&mut self) -> bool {
+        self.let_go(self.version)
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::config::Config;
 use super::health::{HealthyClock, Mark};
 use super::io::{Condition, Effect, Purpose, ReadError, Ticket, Tickets, WriteError, Written};
 use super::types::{Claim, Entry, Holder, Incarnation, Key, Pod, Revision, Time, Value, WorkerId};
@@ -188,10 +189,16 @@ impl Identity {
     }
 
     /// Gives the id back: removes exactly the revision we wrote. Must not be called while a renewal is on its way.
-    pub(super) fn release(&mut self, tickets: &mut Tickets, out: &mut Vec<Effect>) -> Option<Ticket> {
+    pub(super) fn release(
+        &mut self,
+        config: &Config,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) -> Option<Ticket> {
         let Stage::Held(held) = &self.stage else { return None };
         let ticket = tickets.next(Purpose::Release);
-        out.push(Effect::Delete { ticket, key: Key::Claim(held.holder.id), revision: held.revision });
+        let revision = config.compared(held.revision);
+        out.push(Effect::Delete { ticket, key: Key::Claim(held.holder.id), revision });
         Some(ticket)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::cursor::Position;
 use super::types::{Entry, Key, Partitions, Revision, Value, Version};
 
 /// What a request was for. Answers are told apart by it and by the serial number.
@@ -45,6 +46,28 @@ pub enum Purpose {
     SuspectHeartbeat,
     /// Freeing the id of the dead for a standby.
     FreeId,
+    /// Looking at many cursors.
+    ReadCursors,
+    /// Looking at the log of many partitions.
+    SurveyLog,
+    /// Asking the store how far a partition came.
+    Origin,
+    /// Swapping a cursor.
+    Cursor,
+    /// Looking at a cursor after a swap that was refused or not answered.
+    ReadCursor,
+    /// Reading messages.
+    ReadLog,
+    /// Processing a message.
+    Process,
+    /// Writing down that a message is dead.
+    Bury,
+    /// Publishing a dead letter.
+    PublishDead,
+    /// Looking for partitions that the log knows and the list does not.
+    Subjects,
+    /// Looking at the cursors of partitions that are not in the list.
+    StrangerCursors,
 }
 
 /// Names a request, so that its answer finds its way back.
@@ -106,6 +129,90 @@ pub enum Effect {
         /// Partitions lost.
         removed: Vec<Arc<str>>,
     },
+    /// Without a log: the cursor of a gained partition is taken; the take is a fencing token.
+    Grant {
+        /// The partition.
+        partition: Arc<str>,
+        /// Grows with every owner; whoever shows a lower one is late.
+        take: u64,
+    },
+    /// Read these cursors from the stream leader, and answer with [`Event::Cursors`] in this order.
+    ReadCursors {
+        /// Whom to answer.
+        ticket: Ticket,
+        /// Whose cursors.
+        partitions: Vec<Arc<str>>,
+    },
+    /// Ask the stream leader about the log and the last message of each partition; answer with [`Event::Surveyed`].
+    SurveyLog {
+        /// Whom to answer.
+        ticket: Ticket,
+        /// Which partitions.
+        partitions: Vec<Arc<str>>,
+    },
+    /// Ask the store for the newest chart state of a partition; answer with [`Event::Traced`].
+    ReadOrigin {
+        /// Whom to answer.
+        ticket: Ticket,
+        /// Which partition.
+        partition: Arc<str>,
+    },
+    /// Read two messages of a partition, and answer with [`Event::Paged`].
+    ReadLog {
+        /// Whom to answer.
+        ticket: Ticket,
+        /// Which partition.
+        partition: Arc<str>,
+        /// From this sequence on, itself included.
+        from: u64,
+        /// From the stream leader, with what it says about the log; otherwise from any replica.
+        leader: bool,
+    },
+    /// Process a message and store its results, as long as the fence is open; answer with [`Event::Processed`].
+    Process {
+        /// Whom to answer.
+        ticket: Ticket,
+        /// Which partition.
+        partition: Arc<str>,
+        /// What to do.
+        work: Work,
+    },
+    /// Drop what runs for a partition: somebody else has taken it.
+    Cancel {
+        /// Which partition.
+        partition: Arc<str>,
+    },
+    /// Write that the message is dead, and the unchanged chart state, at its position; answer with [`Event::Done`].
+    Bury {
+        /// Whom to answer.
+        ticket: Ticket,
+        /// Which partition.
+        partition: Arc<str>,
+        /// The message and where it stands.
+        work: Work,
+        /// Why it is dead.
+        reason: Arc<str>,
+    },
+    /// Publish the dead letter under its position, where none may be yet; answer with [`Event::Done`]. A refusal means
+    /// that it is there.
+    PublishDead {
+        /// Whom to answer.
+        ticket: Ticket,
+        /// Which partition.
+        partition: Arc<str>,
+        /// The message and where it stands.
+        work: Work,
+        /// Why it is dead.
+        reason: Arc<str>,
+    },
+    /// List the partitions that the log holds messages of, with the last sequence of each; answer with
+    /// [`Event::Subjects`].
+    ListSubjects {
+        /// Whom to answer.
+        ticket: Ticket,
+    },
+    /// Something happened that is counted.
+    Notice(Notice),
     /// Start nothing and drop what runs: the fence is closed.
     Fence,
     /// Work may go on.
@@ -116,6 +223,132 @@ pub enum Effect {
     Exit,
     /// Something a person should know.
     Warn(Warning),
+}
+
+/// A message of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its sequence in the log.
+    pub sequence: u64,
+    /// Its id: for a notification, the context.
+    pub context: Arc<str>,
+    /// The broker's time when it was stored, in microseconds.
+    pub stored_at: u64,
+    /// What it says.
+    pub payload: Arc<[u8]>,
+}
+
+/// A message to process, and where its results belong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// The message.
+    pub message: Message,
+    /// The position of its rows.
+    pub position: Position,
+    /// Where the chart state to go on from stands; none if nothing was ever committed.
+    pub committed: Option<Position>,
+    /// Which log it comes from.
+    pub stream: u64,
+    /// By which take it is processed: rows of a lower take never replace those of a higher one.
+    pub take: u64,
+    /// The time stamp of its rows.
+    pub stamp: u64,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// What is remembered of this partition does not count: read it from the store.
+    pub fresh: bool,
+}
+
+/// How the processing of a message ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its results are stored.
+    Done,
+    /// It failed, or took too long; it is tried again, but not for ever.
+    Failed(Arc<str>),
+    /// It can never succeed.
+    Poison(Arc<str>),
+    /// The store does not answer: no fault of the message.
+    Unavailable,
+}
+
+/// What the stream leader says about a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogInfo {
+    /// Which log it is: the time it was made.
+    pub stream: u64,
+    /// The first sequence it holds; one above the last if it is empty.
+    pub first: u64,
+    /// The last sequence it gave.
+    pub last: u64,
+}
+
+/// The log, and the last message of each partition that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// The log.
+    pub info: LogInfo,
+    /// The last sequence of each partition.
+    pub lasts: Vec<Option<u64>>,
+}
+
+/// Up to two messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// What the stream leader says about the log; none if a replica answered.
+    pub info: Option<LogInfo>,
+    /// The messages, in order.
+    pub messages: Vec<Message>,
+}
+
+/// How far a partition came, by the newest chart state in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Where the newest chart state stands. Whether it was committed is not known.
+    pub newest: Position,
+    /// What was committed before it.
+    pub predecessor: Option<Position>,
+    /// The id of the message at the predecessor.
+    pub context: Arc<str>,
+    /// Which log they come from.
+    pub stream: u64,
+    /// The time stamp of the newest.
+    pub stamp: u64,
+}
+
+/// Something that is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A message is committed, or its dead letter is published.
+    Committed {
+        /// The partition.
+        partition: Arc<str>,
+        /// The message.
+        sequence: u64,
+        /// Whether it is dead.
+        dead: bool,
+    },
+    /// Messages between these two, both excluded, were gone before they were read.
+    Expired {
+        /// The partition.
+        partition: Arc<str>,
+        /// Everything up to here was read.
+        after: u64,
+        /// The first that the log still holds.
+        before: u64,
+    },
+    /// The log is not the one that was read before: it is read from its beginning.
+    LogReplaced {
+        /// The partition.
+        partition: Arc<str>,
+        /// The new generation of its positions.
+        generation: u64,
+    },
+    /// A partition that is not in the list has messages: it is adopted.
+    Adopted {
+        /// The partition.
+        partition: Arc<str>,
+    },
 }
 
 /// Something a person should know.
@@ -165,6 +398,57 @@ pub enum Event {
         /// What is there; an error is never evidence of absence.
         result: Result<Option<Entry>, ReadError>,
     },
+    /// Many cursors were read.
+    Cursors {
+        /// The request.
+        ticket: Ticket,
+        /// The cursors, in the order of the request.
+        result: Result<Vec<Option<Entry>>, ReadError>,
+    },
+    /// The log was looked at.
+    Surveyed {
+        /// The request.
+        ticket: Ticket,
+        /// What was found.
+        result: Result<Survey, ReadError>,
+    },
+    /// The store was asked how far a partition came.
+    Traced {
+        /// The request.
+        ticket: Ticket,
+        /// What it holds.
+        result: Result<Option<Origin>, ReadError>,
+    },
+    /// Messages were read.
+    Paged {
+        /// The request.
+        ticket: Ticket,
+        /// The messages.
+        result: Result<Page, ReadError>,
+    },
+    /// A message was processed, or not.
+    Processed {
+        /// The request.
+        ticket: Ticket,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// Something that only succeeds or is tried again was answered.
+    Done {
+        /// The request.
+        ticket: Ticket,
+        /// Whether it is done.
+        happened: bool,
+    },
+    /// The partitions that the log holds messages of.
+    Subjects {
+        /// The request.
+        ticket: Ticket,
+        /// Each with its last sequence.
+        result: Result<Vec<(Arc<str>, u64)>, ReadError>,
+    },
+    /// A message was published for a partition: there may be something to read.
+    Rung(Arc<str>),
     /// The partitions to keep, with their weights.
     Partitions(Arc<Partitions>),
     /// What a map took away has been let go of.

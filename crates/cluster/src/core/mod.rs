@@ -5,12 +5,16 @@
 //! the roster), `trigger` (windows), `suspects` (before anybody is declared dead), `publication` and `controller`
 //! (the leader's maps), `holdings` (what a map makes one own) and `shutdown`.
 
+mod chamber;
 mod config;
+mod consumption;
 mod controller;
+mod cursor;
 mod election;
 mod fence;
 mod fleet_size;
 mod guards;
+mod handover;
 mod health;
 mod holdings;
 mod identity;
@@ -20,6 +24,7 @@ mod publication;
 mod roster;
 mod shutdown;
 mod state;
+mod strangers;
 mod suspects;
 mod topology;
 mod trigger;
@@ -27,7 +32,11 @@ pub mod types;
 mod worker;
 
 pub use config::{BadConfig, Config};
+pub use cursor::{ATTEMPTS, Cursor, Position, Predecessor};
 pub use guards::Guard;
-pub use io::{Condition, Effect, Event, Purpose, ReadError, Ticket, Warning, WriteError, Written};
+pub use io::{
+    Condition, Effect, Event, LogInfo, Message, Notice, Origin, Outcome, Page, Purpose, ReadError, Survey,
+    Ticket, Warning, Work, WriteError, Written,
+};
 pub use state::{CalculatorState, WorkerState};
 pub use worker::Worker;

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::planner::{self, Item, Mode, Plan};
+use super::strangers::Wanted;
 use super::types::{Assignment, AssignmentMap, Epoch, Lifecycle, Partitions, Version, WorkerId};
 
 /// What a map is made from.
 pub(super) struct Draft<'a> {
     pub(super) current: Option<&'a AssignmentMap>,
-    pub(super) partitions: &'a Partitions,
+    pub(super) wanted: &'a Wanted,
     pub(super) workers: &'a BTreeSet<WorkerId>,
     /// In an emergency: who may be given orphans.
     pub(super) receivers: &'a BTreeSet<WorkerId>,
@@ -28,6 +29,7 @@ impl Draft<'_> {
     fn plan(&self) -> Plan {
         let ids = |workers: &BTreeSet<WorkerId>| workers.iter().map(|id| id.0).collect::<Vec<_>>();
         let items: Vec<Item<'_>> = self
+            .wanted
             .partitions
             .iter()
             .map(|(name, weight)| {
@@ -49,10 +51,14 @@ impl Draft<'_> {
         let plan = self.plan();
         let owners = plan.owners.iter().map(|&owner| WorkerId(owner));
         let assignments: BTreeMap<_, _> = self
+            .wanted
             .partitions
             .iter()
             .zip(owners)
-            .map(|((name, weight), owner)| (name.clone(), Assignment { owner, weight: *weight }))
+            .map(|((name, weight), owner)| {
+                let adopted = self.wanted.adopted.contains(name);
+                (name.clone(), Assignment { owner, weight: *weight, adopted })
+            })
             .collect();
         AssignmentMap {
             version: imprint.version,

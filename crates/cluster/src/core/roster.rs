@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::WorkerState;
 use super::health::{HealthyClock, Mark};
-use super::types::{Heartbeat, Incarnation, Time, Version, WorkerId};
+use super::types::{Heartbeat, Holder, Incarnation, Time, Version, WorkerId};
 
 /// What is known of one worker.
 #[derive(Clone, Debug)]
@@ -19,6 +19,7 @@ pub(super) struct Seen {
     pub(super) left: bool,
     pub(super) applied_version: Version,
     pub(super) map_version: Version,
+    pub(super) cursor_version: Version,
     pub(super) fleet_size: Option<u32>,
     /// When it was last heard alive by us; none if only an old value was seen.
     heard: Option<Mark>,
@@ -31,10 +32,12 @@ pub(super) struct Seen {
 pub(super) struct Roster {
     workers: BTreeMap<WorkerId, Seen>,
     standbys: BTreeMap<Arc<str>, Option<Mark>>,
+    /// The newest life of each id that said farewell, whatever came after it.
+    farewells: BTreeMap<WorkerId, Incarnation>,
 }
 
 impl Roster {
-    /// Notes a heartbeat of an id. One of an earlier life is ignored.
+    /// Notes a heartbeat of an id. One of an earlier life is ignored. Says whether it tells more than that its sender lives.
     pub(super) fn note(
         &mut self,
         id: WorkerId,
@@ -42,16 +45,20 @@ impl Roster {
         retained: bool,
         now: Time,
         clock: &HealthyClock,
-    ) {
-        let Some(holder) = beat.holder.filter(|holder| holder.id == id) else { return };
+    ) -> bool {
+        let Some(holder) = beat.holder.filter(|holder| holder.id == id) else { return false };
+        if beat.left {
+            let newest = self.farewells.entry(id).or_default();
+            *newest = holder.incarnation.max(*newest);
+        }
         let known = self.workers.get(&id);
         if known.is_some_and(|seen| seen.incarnation > holder.incarnation) {
-            return;
+            return false;
         }
         let same_life = known.filter(|seen| seen.incarnation == holder.incarnation);
         // A farewell is final for its life: a heartbeat that was on its way when it was said changes nothing.
         if same_life.is_some_and(|seen| seen.left) {
-            return;
+            return false;
         }
         let degraded_since = same_life.and_then(|seen| seen.degraded);
         let is_degraded = beat.state == WorkerState::Degraded;
@@ -62,12 +69,23 @@ impl Roster {
             left: beat.left,
             applied_version: beat.applied_version,
             map_version: beat.map_version,
+            cursor_version: beat.cursor_version,
             fleet_size: beat.fleet_size,
             heard: if retained { same_life.and_then(|seen| seen.heard) } else { Some(clock.mark()) },
             left_at: beat.left.then_some(now),
             degraded: if is_degraded { degraded_since.or(Some(clock.mark())) } else { None },
         };
+        // A worker that was silent is news when it speaks again, whatever it says.
+        let routine = same_life.is_some_and(|known| {
+            known.heard.is_some_and(|heard| clock.since(heard) < clock.echo_limit())
+                && (known.state, known.applied_version, known.map_version)
+                    == (seen.state, seen.applied_version, seen.map_version)
+                && (known.cursor_version, known.fleet_size) == (seen.cursor_version, seen.fleet_size)
+                && !seen.left
+                && known.degraded.is_none()
+        });
         self.workers.insert(id, seen);
+        !routine
     }
 
     /// Notes a heartbeat of a process without an id; none means it said farewell.
@@ -95,6 +113,11 @@ impl Roster {
             .values_mut()
             .filter(|seen| seen.heard.is_some())
             .for_each(|seen| seen.heard = Some(clock.mark()));
+    }
+
+    /// Whether this life of an id said farewell.
+    pub(super) fn has_left(&self, holder: Holder) -> bool {
+        self.farewells.get(&holder.id) == Some(&holder.incarnation)
     }
 
     pub(super) fn get(&self, id: WorkerId) -> Option<&Seen> {
@@ -126,17 +149,20 @@ impl Roster {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::core::config::Config;
-    use crate::core::types::{Holder, Pod};
+    use crate::core::types::Pod;
 
     fn s(seconds: u64) -> Time {
         Time::from_secs(seconds)
     }
 
     fn beat(incarnation: u64) -> Heartbeat {
-        let holder = Holder { id: WorkerId(3), incarnation: Incarnation(incarnation) };
+        beat_of(Holder { id: WorkerId(3), incarnation: Incarnation(incarnation) })
+    }
+
+    pub(in crate::core) fn beat_of(holder: Holder) -> Heartbeat {
         Heartbeat {
             pod: Pod { name: "pod".into(), uid: "uid".into() },
             holder: Some(holder),
@@ -146,11 +172,14 @@ mod tests {
             is_leader: false,
             map_version: Version(0),
             applied_version: Version(0),
+            cursor_version: Version(0),
+            assigned: 0,
+            processed: 0,
             fleet_size: None,
         }
     }
 
-    fn healthy_clock(now: u64) -> HealthyClock {
+    pub(in crate::core) fn healthy_clock(now: u64) -> HealthyClock {
         let mut clock = HealthyClock::new(s(0), &Config::default());
         (0..=now).for_each(|second| clock.echoed(s(second), s(second)));
         clock

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::Guard;
+use super::config::Config;
 use super::io::{Effect, Purpose, ReadError, Ticket, Tickets};
 use super::types::{Entry, Incarnation, Key, Revision, Time, WorkerId};
 
@@ -10,6 +12,9 @@ use super::types::{Entry, Incarnation, Key, Revision, Time, WorkerId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     ReadingClaim(Ticket),
+    /// The wrong order: only in a test that takes the rule out.
+    HeartbeatFirst(Ticket),
+    ClaimLast(Ticket),
     ReadingHeartbeat {
         ticket: Ticket,
         claim: Option<Revision>,
@@ -35,12 +40,17 @@ pub(super) enum Finding {
     Heartbeat(WorkerId, Entry),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Suspects {
     inquiries: BTreeMap<WorkerId, (Incarnation, Stage)>,
+    claim_first: bool,
 }
 
 impl Suspects {
+    pub(super) fn new(config: &Config) -> Self {
+        Self { inquiries: BTreeMap::new(), claim_first: config.keeps(Guard::ReadBeforeFree) }
+    }
+
     /// Begins an inquiry unless there is one about this life of the id.
     pub(super) fn suspect(
         &mut self,
@@ -50,6 +60,12 @@ impl Suspects {
         out: &mut Vec<Effect>,
     ) {
         if self.inquiries.get(&id).is_some_and(|(known, _)| *known == life) {
+            return;
+        }
+        if !self.claim_first {
+            let ticket = tickets.next(Purpose::SuspectHeartbeat);
+            out.push(Effect::Read { ticket, key: Key::Heartbeat(id) });
+            self.inquiries.insert(id, (life, Stage::HeartbeatFirst(ticket)));
             return;
         }
         let ticket = tickets.next(Purpose::SuspectClaim);
@@ -94,6 +110,16 @@ impl Suspects {
                 *stage = Stage::Confirmed { claim };
                 entry.clone().map_or(Finding::Dead, |entry| Finding::Heartbeat(id, entry))
             }
+            Stage::HeartbeatFirst(_) => {
+                let ticket = tickets.next(Purpose::SuspectClaim);
+                out.push(Effect::Read { ticket, key: Key::Claim(id) });
+                *stage = Stage::ClaimLast(ticket);
+                entry.clone().map_or(Finding::Open, |entry| Finding::Heartbeat(id, entry))
+            }
+            Stage::ClaimLast(_) => {
+                *stage = Stage::Confirmed { claim: entry.as_ref().map(|entry| entry.revision) };
+                Finding::Dead
+            }
             Stage::Confirmed { .. } | Stage::Freed { .. } => Finding::Open,
         }
     }
@@ -137,7 +163,10 @@ impl Suspects {
 
 fn asks(stage: Stage, ticket: Ticket) -> bool {
     match stage {
-        Stage::ReadingClaim(asked) | Stage::ReadingHeartbeat { ticket: asked, .. } => asked == ticket,
+        Stage::ReadingClaim(asked) | Stage::HeartbeatFirst(asked) | Stage::ClaimLast(asked) => {
+            asked == ticket
+        }
+        Stage::ReadingHeartbeat { ticket: asked, .. } => asked == ticket,
         Stage::Confirmed { .. } | Stage::Freed { .. } => false,
     }
 }

@@ -28,8 +28,8 @@ pub(super) struct Situation {
     pub(super) complete: bool,
     /// The fleet size is known and above that of the map.
     pub(super) growing: bool,
-    /// The fleet shrinks by command: nothing is waited for.
-    pub(super) shrinking: bool,
+    /// Nothing is waited for: the fleet shrinks by command, or cursors are ahead of the map.
+    pub(super) urgent: bool,
 }
 
 /// What to do about planned changes.
@@ -65,7 +65,7 @@ pub(super) fn decide(now: Time, open: Option<Window>, situation: Situation, conf
     if !situation.changed || situation.missing {
         return Decision::Rest;
     }
-    if situation.shrinking {
+    if situation.urgent {
         return Decision::Calculate;
     }
     let length = if situation.growing { config.cold_start_window } else { config.scale_window };
@@ -85,7 +85,7 @@ mod tests {
         missing: false,
         complete: false,
         growing: false,
-        shrinking: false,
+        urgent: false,
     };
 
     fn s(seconds: u64) -> Time {
@@ -142,6 +142,6 @@ mod tests {
 
     #[test]
     fn a_commanded_scale_down_waits_for_nothing() {
-        check(5, None, Situation { changed: true, shrinking: true, ..CALM }, Decision::Calculate);
+        check(5, None, Situation { changed: true, urgent: true, ..CALM }, Decision::Calculate);
     }
 }

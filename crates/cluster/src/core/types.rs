@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::WorkerState;
+use super::cursor::Cursor;
 
 /// Partitions and their weights.
 pub type Partitions = [(Arc<str>, u64)];
@@ -49,6 +50,12 @@ pub struct Pod {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Revision(pub u64);
 
+impl Revision {
+    /// Whatever is there: only for a worker that works without the rule to compare.
+    #[cfg(feature = "mutants")]
+    pub const ANY: Self = Self(u64::MAX);
+}
+
 /// Grows with every leader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(pub u64);
@@ -80,6 +87,8 @@ pub enum Key {
     ClusterState,
     /// How many workers there should be, by a person's command.
     FleetSize,
+    /// How far a partition is committed.
+    Cursor(Arc<str>),
 }
 
 /// A stored value.
@@ -97,6 +106,8 @@ pub enum Value {
     ClusterState(ClusterState),
     /// Behind [`Key::FleetSize`].
     FleetSize(u32),
+    /// Behind [`Key::Cursor`].
+    Cursor(Cursor),
 }
 
 /// A value as the broker has it.
@@ -138,6 +149,12 @@ pub struct Heartbeat {
     pub map_version: Version,
     /// The newest map whose losses it has fully let go of.
     pub applied_version: Version,
+    /// The highest version it has seen in a cursor: a map that was lost must come back above it.
+    pub cursor_version: Version,
+    /// How many partitions it owns.
+    pub assigned: usize,
+    /// How many messages it has committed.
+    pub processed: u64,
     /// How many workers there should be, if its configuration says so.
     pub fleet_size: Option<u32>,
 }
@@ -209,6 +226,8 @@ pub struct Assignment {
     pub owner: WorkerId,
     /// The weight it was planned with.
     pub weight: u64,
+    /// It is not in the list: the log held messages of it.
+    pub adopted: bool,
 }
 
 /// Why a window is open.

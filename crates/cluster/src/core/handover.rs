@@ -1,0 +1,143 @@
+//! Who may take a cursor now: the gainer waits for the holder that the cursor names, and for nobody else.
+//!
+//! No list of former owners is needed, across any number of versions: whoever took last is named, and only it could
+//! still be at work.
+
+use super::Guard;
+use super::config::Config;
+use super::cursor::{Cursor, Predecessor};
+use super::health::HealthyClock;
+use super::roster::Roster;
+use super::types::{AssignmentMap, Holder, Time};
+
+/// What a gainer knows.
+pub(super) struct Gainer<'a> {
+    pub(super) me: Holder,
+    pub(super) map: &'a AssignmentMap,
+    pub(super) config: &'a Config,
+    pub(super) roster: &'a Roster,
+    pub(super) clock: &'a HealthyClock,
+    /// How long it has waited for this cursor.
+    pub(super) waited: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Take it now.
+    Take(Predecessor),
+    /// The holder may still be at work.
+    Wait,
+    /// Somebody follows a newer map than ours: read it first.
+    ReadMap,
+}
+
+/// Whether `gainer` may take `cursor`.
+pub(super) fn may_take(cursor: &Cursor, gainer: &Gainer<'_>) -> Verdict {
+    let Gainer { me, map, config, roster, clock, waited } = *gainer;
+    let holder = cursor.holder;
+    if cursor.version > map.version {
+        return Verdict::ReadMap;
+    }
+    if holder == me {
+        return Verdict::Take(Predecessor::Ourselves);
+    }
+    let gone =
+        || Verdict::Take(if roster.has_left(holder) { Predecessor::Clean } else { Predecessor::Unclean });
+    if holder.id == me.id {
+        return gone();
+    }
+    let seen = roster.get(holder.id);
+    if let Some(seen) = seen {
+        if seen.incarnation > holder.incarnation || roster.has_left(holder) {
+            return gone();
+        }
+        if seen.incarnation == holder.incarnation {
+            if seen.applied_version == map.version {
+                return Verdict::Take(Predecessor::Clean);
+            }
+            if seen.applied_version > map.version {
+                let exactly = config.keeps(Guard::ExactVersion);
+                return if exactly { Verdict::ReadMap } else { Verdict::Take(Predecessor::Clean) };
+            }
+        }
+    }
+    // Out of the map and silent for as long as the fence takes: it has stopped itself. One that only became surplus
+    // is out of the map too, and still finishes what it does.
+    let silent = roster.silence(holder.id, clock).is_none_or(|silent| silent >= config.fence_after());
+    if !map.workers.contains(&holder.id) && silent || waited >= config.process_timeout {
+        return Verdict::Take(Predecessor::Unclean);
+    }
+    Verdict::Wait
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::core::cursor::tests::{cursor, holder};
+    use crate::core::roster::tests::{beat_of, healthy_clock};
+    use crate::core::types::{Epoch, Heartbeat, Lifecycle, Version, WorkerId};
+
+    fn map(version: u64) -> AssignmentMap {
+        AssignmentMap {
+            version: Version(version),
+            epoch: Epoch(1),
+            lifecycle: Lifecycle::Stable,
+            workers: BTreeSet::from([WorkerId(1), WorkerId(2)]),
+            assignments: BTreeMap::new(),
+            fleet_size: None,
+            moved: 0,
+        }
+    }
+
+    /// What worker 2, at version 3, may do with a cursor that worker 1 holds since version 1.
+    fn verdict(beat: Option<Heartbeat>, map: &AssignmentMap, waited: u64) -> Verdict {
+        let (mut roster, clock) = (Roster::default(), healthy_clock(5));
+        if let Some(beat) = beat {
+            roster.note(WorkerId(1), &beat, false, Time::from_secs(5), &clock);
+        }
+        let config = Config::default();
+        let gainer = Gainer {
+            me: holder(2, 9),
+            map,
+            config: &config,
+            roster: &roster,
+            clock: &clock,
+            waited: Time::from_secs(waited),
+        };
+        may_take(&cursor(), &gainer)
+    }
+
+    fn applied(version: u64) -> Heartbeat {
+        Heartbeat { applied_version: Version(version), ..beat_of(holder(1, 1)) }
+    }
+
+    #[test]
+    fn it_waits_for_the_holder_to_report_exactly_its_version() {
+        assert_eq!(verdict(Some(applied(2)), &map(3), 0), Verdict::Wait);
+        assert_eq!(verdict(Some(applied(3)), &map(3), 0), Verdict::Take(Predecessor::Clean));
+        assert_eq!(verdict(Some(applied(4)), &map(3), 0), Verdict::ReadMap);
+    }
+
+    #[test]
+    fn it_waits_no_longer_for_one_that_left_or_lives_anew_or_needs_too_long() {
+        let left = Heartbeat { left: true, ..beat_of(holder(1, 1)) };
+        assert_eq!(verdict(Some(left), &map(3), 0), Verdict::Take(Predecessor::Clean));
+        assert_eq!(verdict(Some(beat_of(holder(1, 2))), &map(3), 0), Verdict::Take(Predecessor::Unclean));
+        assert_eq!(verdict(Some(applied(2)), &map(3), 30), Verdict::Take(Predecessor::Unclean));
+    }
+
+    #[test]
+    fn one_that_is_out_of_the_map_is_waited_for_only_while_it_is_heard() {
+        let without = AssignmentMap { workers: BTreeSet::from([WorkerId(2)]), ..map(3) };
+        assert_eq!(verdict(Some(applied(2)), &without, 0), Verdict::Wait);
+        assert_eq!(verdict(None, &without, 0), Verdict::Take(Predecessor::Unclean));
+        assert_eq!(verdict(None, &map(3), 0), Verdict::Wait);
+    }
+
+    #[test]
+    fn a_cursor_of_a_newer_map_is_never_taken() {
+        assert_eq!(verdict(Some(applied(0)), &map(0), 99), Verdict::ReadMap);
+    }
+}

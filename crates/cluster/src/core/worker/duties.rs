@@ -1,0 +1,260 @@
+//! What is due: one pass over everything, asking only what is true now.
+
+use std::collections::BTreeSet;
+
+use phalanx_fsm::State as _;
+
+use super::super::consumption::Ground;
+use super::super::controller::Surroundings;
+use super::super::election::Candidate;
+use super::super::fence::Stage;
+use super::super::identity::Search;
+use super::super::io::{Condition, Effect, Purpose, Ticket, Warning};
+use super::super::shutdown::Leaving;
+use super::super::types::{Heartbeat, Key, Time, Value, Version, WorkerId};
+use super::super::{Guard, WorkerState, fleet_size};
+use super::{MOMENT, Worker};
+
+impl Worker {
+    /// Does whatever is due.
+    pub(super) fn pass(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.consume_what_is_due(now, out);
+        if self.leaving.is_some() {
+            self.leave(now, out);
+        } else if self.synced {
+            self.look_for_an_id(now, out);
+            self.lead(now, out);
+            self.retire_if_surplus(now, out);
+        }
+        self.catch_up(now, out);
+        self.show_state(now);
+        self.beat(now, out);
+    }
+
+    pub(super) fn mind_the_fence(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.identity.holder().is_none() {
+            return;
+        }
+        if self.fence.tick(now) {
+            out.push(Effect::Fence);
+            self.consumption.fence(&self.config);
+            self.controller = None;
+            self.election.forsake();
+            self.enter(now, WorkerState::Degraded, "no heartbeat was acknowledged");
+            self.heartbeat_now = true;
+        }
+        match self.fence.stage() {
+            Stage::AwaitingClaim { .. } => self.identity.renew(&mut self.tickets, out),
+            Stage::AwaitingMap { .. } if self.map_read.is_none() => self.read_map(out),
+            _ => {}
+        }
+    }
+
+    pub(super) fn look_for_an_id(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.identity.holder().is_some() || self.identity.is_busy() {
+            return;
+        }
+        if self.state() == WorkerState::Initialization {
+            if now < self.next_heartbeat {
+                return;
+            }
+            self.enter(now, WorkerState::ClaimingId, "trying again");
+        }
+        let map = self.map.as_ref().map(|(map, _)| map.as_ref());
+        let size = fleet_size::in_force(self.commanded_size, &self.config, &self.roster, &self.clock, map);
+        let nobody = BTreeSet::new();
+        let search = Search {
+            in_map: map.map_or(&nobody, |map| &map.workers),
+            limit: size.unwrap_or(self.config.max_workers).min(self.config.max_workers),
+            stale: self.config.claim_stale,
+            map_first: self.config.keeps(Guard::MapIdsFirst),
+            clock: &self.clock,
+        };
+        let (limit, found) = (search.limit, self.identity.search(&search, &mut self.tickets, out));
+        if !found && size.is_none() {
+            out.push(Effect::Warn(Warning::PoolExhausted { ids: limit }));
+            self.enter(now, WorkerState::Initialization, "every id is taken");
+        }
+    }
+
+    pub(super) fn lead(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let Some(me) = self.identity.holder() else { return };
+        if !self.fence.is_open(now) {
+            return;
+        }
+        let candidate = Candidate { me, config: &self.config, roster: &self.roster, clock: &self.clock };
+        self.election.campaign(now, &candidate, &mut self.tickets, out);
+        self.with_controller(now, out, |controller, around, tickets, out| {
+            controller.evaluate(around, tickets, out)
+        });
+    }
+
+    /// The leader has a newer map than we do, and the watch has not brought it for a second: read it.
+    pub(super) fn catch_up(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let overdue = self.behind_since.is_some_and(|since| now.saturating_sub(since) >= Time::from_secs(1));
+        if overdue && self.map_read.is_none() {
+            self.behind_since = None;
+            self.read_map(out);
+        }
+    }
+
+    pub(super) fn read_map(&mut self, out: &mut Vec<Effect>) {
+        let ticket = self.tickets.next(Purpose::ReadMap);
+        out.push(Effect::Read { ticket, key: Key::Map });
+        self.map_read = Some(ticket);
+    }
+
+    /// Before the first assignment the state is the role; afterwards it is what the leader says the cluster is doing.
+    pub(super) fn show_state(&mut self, now: Time) {
+        let Some(me) = self.identity.holder() else { return };
+        let state = self.state();
+        if self.leaving.is_some() || state == WorkerState::Degraded {
+            return;
+        }
+        let role = if self.is_leader() { WorkerState::Leader } else { WorkerState::Follower };
+        let elected = self.is_leader() || self.election.leader().is_some_and(|leader| leader != me);
+        if matches!(state, WorkerState::Election | WorkerState::Leader | WorkerState::Follower) {
+            if !elected {
+                return;
+            }
+            self.enter(now, role, if self.is_leader() { "won the election" } else { "another leads" });
+            let named = self.map.as_ref().is_some_and(|(map, _)| map.workers.contains(&me.id));
+            if named {
+                self.enter(now, WorkerState::Stable, "has an assignment");
+            }
+            return;
+        }
+        let shown = match &self.controller {
+            Some(controller) => controller.state(),
+            None => self.last_state.as_ref().map_or(WorkerState::Stable, |(state, _)| state.state),
+        };
+        if shown != state && !state.may_go_to(shown) {
+            self.enter(now, WorkerState::Stable, "between two states of the leader");
+        }
+        self.enter(now, shown, "as the leader says");
+    }
+
+    pub(super) fn leave_degraded(&mut self, now: Time) {
+        let Some(me) = self.identity.holder().filter(|_| self.state() == WorkerState::Degraded) else {
+            return;
+        };
+        let named = self.map.as_ref().is_some_and(|(map, _)| map.workers.contains(&me.id));
+        let to = if named { WorkerState::Stable } else { WorkerState::Election };
+        self.enter(now, to, "proved itself again");
+        self.heartbeat_now = true;
+    }
+
+    pub(super) fn beat(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let is_due = now >= self.next_heartbeat;
+        let silent = !self.synced || matches!(self.leaving, Some(stage) if stage != Leaving::Draining);
+        if silent || !(is_due || self.heartbeat_now) {
+            return;
+        }
+        self.heartbeat_now = false;
+        let ticket = self.tickets.next(Purpose::Heartbeat);
+        self.fence.heartbeat_sent(now, ticket.serial);
+        self.unanswered.insert(ticket.serial);
+        out.push(self.heartbeat(ticket, false));
+        if is_due {
+            self.next_heartbeat = now + self.config.heartbeat_interval;
+            self.identity.renew(&mut self.tickets, out);
+        }
+    }
+
+    pub(super) fn heartbeat(&self, ticket: Ticket, left: bool) -> Effect {
+        let holder = self.identity.holder();
+        let key =
+            holder.map_or(Key::StandbyHeartbeat(self.pod.uid.clone()), |holder| Key::Heartbeat(holder.id));
+        let value = Value::Heartbeat(Heartbeat {
+            pod: self.pod.clone(),
+            holder,
+            serial: ticket.serial,
+            state: self.state(),
+            left,
+            is_leader: self.is_leader(),
+            map_version: self.map.as_ref().map_or(Version(0), |(map, _)| map.version),
+            applied_version: self.holdings.applied(),
+            cursor_version: self.consumption.cursor_version(),
+            assigned: self.holdings.len(),
+            processed: self.consumption.processed(),
+            fleet_size: self.config.fleet_size,
+        });
+        Effect::Write { ticket, key, value, condition: Condition::None }
+    }
+
+    /// Partitions: what may be started is started, and what a map took is reported once it is let go of.
+    pub(super) fn consume_what_is_due(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if let (Some(me), Some((map, _)), true) = (self.identity.holder(), &self.map, self.fence.is_open(now))
+        {
+            let ground = ground!(self, now, me, map);
+            self.consumption.pass(&ground, &mut self.tickets, out);
+            if self.consumption.take_wish_for_map() {
+                self.behind_since.get_or_insert(now);
+            }
+        }
+        if self.config.log && self.consumption.has_let_go() {
+            self.heartbeat_now |= self.holdings.let_go_of_everything();
+        }
+    }
+
+    pub(super) fn compute_deadline(&self, now: Time) -> Option<Time> {
+        if self.leaving == Some(Leaving::Done) || !self.synced {
+            return None;
+        }
+        let holds = self.identity.holder().is_some();
+        let fence = self.fence.closes_at().filter(|_| holds).map(|closes| closes + MOMENT);
+        let behind = self.behind_since.map(|since| since + Time::from_secs(1));
+        let controller = self
+            .controller
+            .as_ref()
+            .and_then(|controller| controller.next_deadline(&surroundings!(self, now)));
+        let consumption = match (self.identity.holder(), &self.map) {
+            (Some(me), Some((map, _))) if self.fence.is_open(now) => {
+                self.consumption.next_deadline(&ground!(self, now, me, map))
+            }
+            _ => None,
+        };
+        let drain = (self.leaving == Some(Leaving::Draining)).then_some(self.drain_until);
+        let due = [
+            Some(self.next_heartbeat),
+            consumption,
+            drain,
+            fence,
+            behind,
+            self.election.renew_at(),
+            controller,
+            self.next_silence(now),
+            self.next_patience(now),
+        ];
+        due.into_iter().flatten().min().map(|due| due.max(now + MOMENT))
+    }
+
+    /// When somebody whose silence matters will have been silent for too long, if nothing is heard until then.
+    pub(super) fn next_silence(&self, now: Time) -> Option<Time> {
+        let until = |id: WorkerId| {
+            let silent = self.roster.silence(id, &self.clock)?;
+            self.config
+                .crash_after()
+                .checked_sub(silent)
+                .filter(|left| !left.is_zero())
+                .map(|left| now + left)
+        };
+        let leader = self.election.leader().map(|leader| leader.id);
+        let fleet =
+            self.controller.as_ref().and(self.map.as_ref()).map(|(map, _)| map.workers.iter().copied());
+        leader.into_iter().chain(fleet.into_iter().flatten()).filter_map(until).min()
+    }
+
+    /// When this process will have watched for long enough to draw conclusions.
+    pub(super) fn next_patience(&self, now: Time) -> Option<Time> {
+        let watched = self.clock.since(self.watching_since?);
+        let patience =
+            [self.config.cold_start_window, self.config.crash_after() + self.config.heartbeat_interval];
+        patience
+            .into_iter()
+            .filter_map(|limit| limit.checked_sub(watched))
+            .filter(|left| !left.is_zero())
+            .map(|left| now + left)
+            .min()
+    }
+}

@@ -1,0 +1,90 @@
+//! Leaving: the process for good, or only an id that the fleet no longer has.
+
+use super::super::holdings::Holdings;
+use super::super::io::{Effect, Purpose, Ticket};
+use super::super::shutdown::Leaving;
+use super::super::types::Time;
+use super::super::{Guard, WorkerState, fleet_size};
+use super::Worker;
+
+impl Worker {
+    pub(super) fn begin_leaving(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.leaving.is_some() && !self.retiring {
+            return;
+        }
+        self.leaving = Some(Leaving::Draining);
+        self.retiring = false;
+        // A leader that is leaving publishes nothing.
+        self.controller = None;
+        self.enter(now, WorkerState::Shutdown, "told to leave");
+        self.heartbeat_now = true;
+        self.drain_until = now + self.config.drain_timeout;
+        self.consumption.drain();
+        if !self.config.keeps(Guard::IdLast) {
+            self.identity.release(&self.config, &mut self.tickets, out);
+        }
+        out.push(Effect::Drain);
+    }
+
+    /// The fleet has become smaller than our id, and everything is let go of: give the id back in the order of leaving,
+    /// and look for another.
+    pub(super) fn retire_if_surplus(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let Some(me) = self.identity.holder().filter(|_| self.fence.is_open(now)) else { return };
+        let Some((map, _)) = &self.map else { return };
+        let size =
+            fleet_size::in_force(self.commanded_size, &self.config, &self.roster, &self.clock, Some(map));
+        let beyond = size.is_some_and(|size| me.id.0 >= size) && map.fleet_size == size;
+        let surplus = beyond && !map.workers.contains(&me.id);
+        if surplus && self.holdings.len() == 0 && self.holdings.applied() >= map.version {
+            self.retiring = true;
+            self.controller = None;
+            self.leaving = Some(Leaving::AwaitingHeartbeats);
+            self.leave(now, out);
+        }
+    }
+
+    pub(super) fn retired(&mut self, now: Time, ticket: Ticket) {
+        if self.leaving == Some(Leaving::Releasing(ticket)) {
+            self.identity.released();
+            self.leaving = None;
+            self.retiring = false;
+            self.holdings = Holdings::default();
+            self.enter(now, WorkerState::ClaimingId, "the fleet is smaller now");
+            self.heartbeat_now = true;
+        }
+    }
+
+    pub(super) fn left_behind(&mut self, stage: Leaving, next: Leaving) {
+        if self.leaving == Some(stage) {
+            self.leaving = Some(next);
+        }
+    }
+
+    pub(super) fn leave(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.leaving == Some(Leaving::Draining) {
+            if now >= self.drain_until {
+                self.consumption.abandon(out);
+                self.drained = true;
+            }
+            if self.drained && self.consumption.has_let_go() {
+                self.leaving = Some(Leaving::AwaitingHeartbeats);
+            }
+        }
+        if self.leaving == Some(Leaving::AwaitingHeartbeats) && self.unanswered.is_empty() {
+            let ticket = self.tickets.next(Purpose::Farewell);
+            out.push(self.heartbeat(ticket, true));
+            self.leaving = Some(Leaving::Farewell(ticket));
+        }
+        if self.leaving == Some(Leaving::AwaitingLease) && !self.election.is_busy() {
+            let resigning = self.election.resign(&self.config, &mut self.tickets, out);
+            self.leaving = Some(resigning.map_or(Leaving::AwaitingRenewal, Leaving::Resigning));
+        }
+        if self.leaving == Some(Leaving::AwaitingRenewal) && !self.identity.is_busy() {
+            let releasing = self.identity.release(&self.config, &mut self.tickets, out);
+            self.leaving = Some(releasing.map_or(Leaving::Done, Leaving::Releasing));
+            if releasing.is_none() {
+                out.push(Effect::Exit);
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! One worker: the small machines put together.
+//!
+//! Every event is noted by the machine it concerns; then one pass over all of them does whatever is due. The pass asks
+//! only what is true now, never what just happened, so that it does not matter in which order things arrive.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use phalanx_fsm::{Fsm, Transition};
+
+use super::WorkerState;
+use super::config::Config;
+use super::consumption::{Consumption, Ground};
+use super::controller::{Controller, Surroundings};
+use super::cursor::Position;
+use super::election::Election;
+use super::fence::Fence;
+use super::health::{HealthyClock, Mark};
+use super::holdings::Holdings;
+use super::identity::Identity;
+use super::io::{Effect, Event, Purpose, Ticket, Tickets};
+use super::roster::Roster;
+use super::shutdown::Leaving;
+use super::types::{AssignmentMap, ClusterState, Holder, Partitions, Pod, Revision, Time};
+
+/// The least time between two passes: what is due now is done now.
+const MOMENT: Time = Time::from_millis(1);
+
+/// What the controller may look at; a macro, because the controller and the tickets are borrowed beside it.
+macro_rules! surroundings {
+    ($worker:ident, $now:expr) => {
+        Surroundings {
+            now: $now,
+            config: &$worker.config,
+            roster: &$worker.roster,
+            clock: &$worker.clock,
+            partitions: $worker.partitions.as_ref(),
+            commanded_size: $worker.commanded_size,
+            last_state: $worker.last_state.as_ref(),
+            watched: $worker.watching_since.map_or(Time::ZERO, |since| $worker.clock.since(since)),
+        }
+    };
+}
+
+/// What consumption may look at; a macro, because consumption and the tickets are borrowed beside it.
+macro_rules! ground {
+    ($worker:ident, $now:expr, $me:expr, $map:expr) => {
+        Ground {
+            now: $now,
+            config: &$worker.config,
+            me: $me,
+            map: $map,
+            roster: &$worker.roster,
+            clock: &$worker.clock,
+            broker_time: $worker.broker_time,
+        }
+    };
+}
+
+mod duties;
+mod hearing;
+mod leaving;
+
+/// The deciding part of one worker: events in, effects out.
+#[derive(Debug)]
+pub struct Worker {
+    config: Config,
+    pod: Pod,
+    lifecycle: Fsm<WorkerState>,
+    tickets: Tickets,
+    clock: HealthyClock,
+    fence: Fence,
+    identity: Identity,
+    roster: Roster,
+    election: Election,
+    controller: Option<Controller>,
+    holdings: Holdings,
+    consumption: Consumption,
+    /// The newest time of the broker that was seen.
+    broker_time: u64,
+    leaving: Option<Leaving>,
+    /// Leaves its id only, because the fleet has become smaller: it stays as a standby or takes a free id.
+    retiring: bool,
+    synced: bool,
+    watching_since: Option<Mark>,
+    partitions: Option<Arc<Partitions>>,
+    commanded_size: Option<u32>,
+    last_state: Option<(ClusterState, Time)>,
+    map: Option<(Arc<AssignmentMap>, Revision)>,
+    map_read: Option<Ticket>,
+    behind_since: Option<Time>,
+    next_heartbeat: Time,
+    /// A heartbeat is wanted besides the tick.
+    heartbeat_now: bool,
+    unanswered: BTreeSet<u64>,
+    /// The shell has drained what it runs.
+    drained: bool,
+    drain_until: Time,
+    /// When the worker must be called again.
+    deadline: Option<Time>,
+}
+
+impl Worker {
+    /// A process that has just started.
+    pub fn new(now: Time, pod: Pod, config: Config) -> Self {
+        Self {
+            clock: HealthyClock::new(now, &config),
+            fence: Fence::new(now, &config),
+            identity: Identity::new(pod.clone()),
+            roster: Roster::default(),
+            election: Election::new(),
+            controller: None,
+            holdings: Holdings::default(),
+            consumption: Consumption::default(),
+            broker_time: 0,
+            leaving: None,
+            retiring: false,
+            synced: false,
+            watching_since: None,
+            partitions: None,
+            commanded_size: None,
+            last_state: None,
+            map: None,
+            map_read: None,
+            behind_since: None,
+            next_heartbeat: now,
+            heartbeat_now: false,
+            unanswered: BTreeSet::new(),
+            drained: false,
+            drain_until: Time::MAX,
+            deadline: None,
+            lifecycle: Fsm::new(now),
+            tickets: Tickets::default(),
+            config,
+            pod,
+        }
+    }
+
+    /// What the worker is doing.
+    pub fn state(&self) -> WorkerState {
+        self.lifecycle.state()
+    }
+
+    /// How it came to do that: the latest transitions.
+    pub fn history(&self) -> impl ExactSizeIterator<Item = &Transition<WorkerState>> {
+        self.lifecycle.history()
+    }
+
+    /// The life of the id it holds.
+    pub fn holder(&self) -> Option<Holder> {
+        self.identity.holder()
+    }
+
+    /// Whether it leads.
+    pub fn is_leader(&self) -> bool {
+        self.controller.is_some()
+    }
+
+    /// Whether it has stopped itself.
+    pub fn is_fenced(&self, now: Time) -> bool {
+        !self.fence.is_open(now)
+    }
+
+    /// The newest map it knows.
+    pub fn map(&self) -> Option<&Arc<AssignmentMap>> {
+        self.map.as_ref().map(|(map, _)| map)
+    }
+
+    /// How many partitions it owns.
+    pub fn owned(&self) -> usize {
+        self.holdings.len()
+    }
+
+    /// Whether it waits for an id that is not there for it: a standby.
+    pub fn is_standby(&self) -> bool {
+        self.state() == WorkerState::ClaimingId && self.synced && !self.identity.is_busy()
+    }
+
+    /// How many messages it is processing.
+    pub fn running(&self) -> usize {
+        self.consumption.running()
+    }
+
+    /// How far a partition that it owns is committed, as far as it knows.
+    pub fn committed(&self, partition: &str) -> Option<Position> {
+        self.consumption.committed(partition)
+    }
+
+    /// When the worker must be called again, whatever happens.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    /// Applies one event and appends what the shell must do. Never blocks, never fails.
+    pub fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) {
+        self.clock.advance(now);
+        // Whatever the event says: a worker that has slept through its fence does nothing before it knows that.
+        self.mind_the_fence(now, out);
+        let routine = self.note(now, event, out);
+        if !(routine && self.deadline.is_some_and(|due| now < due)) && self.leaving != Some(Leaving::Done) {
+            self.pass(now, out);
+            self.deadline = self.compute_deadline(now);
+        }
+    }
+
+    /// Notes one event. Says whether it was routine: nothing can follow from it.
+    fn note(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) -> bool {
+        match event {
+            Event::Tick => {}
+            Event::Synced => {
+                self.synced = true;
+                self.watching_since.get_or_insert(self.clock.mark());
+                self.election.begin_watching(&self.clock);
+                self.enter(now, WorkerState::ClaimingId, "connected");
+            }
+            Event::Watched { key, entry, retained } => return self.watched(now, &key, entry, retained, out),
+            Event::Written { ticket, result } if ticket.purpose == Purpose::Cursor => {
+                self.consume(now, Event::Written { ticket, result }, out);
+            }
+            Event::Written { ticket, result } => self.written(now, ticket, result, out),
+            Event::Fetched { ticket, result } if ticket.purpose == Purpose::ReadCursor => {
+                self.consume(now, Event::Fetched { ticket, result }, out);
+            }
+            Event::Fetched { ticket, result } => self.fetched(now, ticket, result, out),
+            Event::Partitions(partitions) => self.partitions = Some(partitions),
+            Event::LetGo(version) => {
+                if !self.config.log {
+                    self.heartbeat_now |= self.holdings.let_go(version);
+                }
+            }
+            Event::Drained => self.drained = true,
+            Event::Shutdown => self.begin_leaving(now, out),
+            Event::Cursors { ticket, result } if ticket.purpose == Purpose::StrangerCursors => {
+                self.with_controller(now, out, |controller, _, _, out| {
+                    controller.stranger_cursors(ticket, result, out);
+                });
+            }
+            Event::Subjects { ticket, result } => {
+                self.with_controller(now, out, |controller, around, tickets, out| {
+                    controller.subjects(ticket, result, around, tickets, out);
+                });
+            }
+            event => self.consume(now, event, out),
+        }
+        false
+    }
+
+    /// What concerns the partitions we own. Behind a closed fence nothing does.
+    fn consume(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) {
+        if let (Some(me), Some((map, _)), true) = (self.identity.holder(), &self.map, self.fence.is_open(now))
+        {
+            let ground = ground!(self, now, me, map);
+            self.consumption.note(event, &ground, &mut self.tickets, out);
+        }
+    }
+
+    fn with_controller(
+        &mut self,
+        now: Time,
+        out: &mut Vec<Effect>,
+        act: impl FnOnce(&mut Controller, &Surroundings<'_>, &mut Tickets, &mut Vec<Effect>),
+    ) {
+        if let Some(mut controller) = self.controller.take() {
+            act(&mut controller, &surroundings!(self, now), &mut self.tickets, out);
+            self.controller = Some(controller);
+        }
+    }
+
+    /// Goes to a state, unless the worker is leaving: that is the last one.
+    fn enter(&mut self, now: Time, to: WorkerState, cause: &'static str) {
+        if self.state() != to && self.state() != WorkerState::Shutdown {
+            let legal = self.lifecycle.go(now, to, cause);
+            debug_assert!(legal.is_ok(), "{legal:?} ({cause})");
+        }
+    }
+}
