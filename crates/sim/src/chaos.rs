@@ -1,4 +1,4 @@
-//! Seeded chaos: a phase with faults, then one in which everything must heal.
+//! Seeded chaos: a phase with faults, then one in which everything must heal, then a single crash in the calm.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,12 +6,34 @@ use std::time::Duration;
 use phalanx_cluster::core::types::Time;
 use phalanx_cluster::core::{Config, Guard, WorkerState};
 
-use crate::ledger::Violation;
+use crate::faults::{Fault, Injection, inject, schedule};
+use crate::ledger::{Counts, Violation};
 use crate::rng::Rng;
-use crate::world::{ProcessId, Setup, World};
+use crate::world::{Planned, Setup, World};
 
-/// How long the world has to heal after the last fault: the longest window, a stale claim, and an evening-out.
-const HEALING: Duration = Duration::from_secs(150);
+/// How long the world has to heal after the last fault.
+const HEALING: Duration = Duration::from_secs(60);
+/// How long what a fault leaves behind may take to come to its end: waits, roll-outs, repeated notifications.
+const TAIL: Duration = Duration::from_secs(10);
+/// How long after a crash the orphans must be theirs who can take them.
+const RECOVERY: Duration = Duration::from_secs(7);
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The seed of everything.
+    pub seed: u64,
+    /// How many workers there should be.
+    pub workers: usize,
+    /// How many chambers there are.
+    pub chambers: usize,
+    /// How long faults are injected.
+    pub length: Duration,
+    /// The kinds of faults; none for calm weather, in which answers are not shaken either.
+    pub faults: Vec<Fault>,
+    /// The rule to work without.
+    pub without: Option<Guard>,
+}
 
 /// What one run came to.
 #[derive(Debug)]
@@ -22,146 +44,213 @@ pub struct Outcome {
     pub violations: Vec<Violation>,
     /// Faults injected, by kind.
     pub faults: BTreeMap<&'static str, u64>,
+    /// What was injected, in order.
+    pub injections: Vec<Injection>,
+    /// How much virtual time has passed.
+    pub simulated: Duration,
     /// Maps published.
     pub publications: usize,
+    /// How long the orphans of the single crash waited.
+    pub recovery: Option<Duration>,
+    /// What was published, committed and lost.
+    pub counts: Counts,
+    /// How many events the workers handled.
+    pub events: u64,
     /// A hash over everything that happened: the same seed gives the same.
     pub trace_hash: u64,
+    /// A line for everything that happened, if that was asked for.
+    pub trace: Vec<String>,
 }
 
-/// Runs one seed: `workers` workers, faults for `length`, then healing.
-pub fn run(seed: u64, workers: usize, length: Duration) -> Outcome {
-    run_without(None, seed, workers, length)
-}
+impl Run {
+    /// A run with every fault.
+    pub fn new(seed: u64, workers: usize, chambers: usize, length: Duration) -> Self {
+        Self { seed, workers, chambers, length, faults: Fault::ALL.to_vec(), without: None }
+    }
 
-/// The same with a rule of the protocol taken out.
-pub fn run_without(guard: Option<Guard>, seed: u64, workers: usize, length: Duration) -> Outcome {
-    let mut rng = Rng::new(seed);
-    let fleet_size = rng.one_in(2).then_some(workers as u32);
-    let config = Config { fleet_size, without: guard, ..Config::default() };
-    let mut world = World::new(Setup { config, partitions: 12 * workers, ..Setup::default() });
-    world.shake(rng.next());
-    let mut faults: BTreeMap<&'static str, u64> = BTreeMap::new();
-    for _ in 0..workers {
-        world.start();
+    /// The faults of this run.
+    pub fn injections(&self) -> Vec<Injection> {
+        let mut rng = Rng::new(self.seed ^ 0xfa17);
+        schedule(&mut rng, &self.faults, Duration::from_secs(20), self.length)
     }
-    let mut waking: Vec<(Time, ProcessId)> = Vec::new();
-    while world.now() < length {
-        let pause = Duration::from_millis(rng.between(100, 8_000));
-        let next = world.now() + pause;
-        wake_due(&mut world, &mut waking, next);
-        world.run_until(next);
-        let kind = inject(&mut world, &mut rng, workers, &mut waking);
-        *faults.entry(kind).or_default() += 1;
-    }
-    world.calm();
-    wake_due(&mut world, &mut waking, Time::MAX);
-    while world.living().count() < workers {
-        world.start();
-    }
-    let end = world.now() + HEALING;
-    world.run_until(end);
-    let mut violations = world.take_violations();
-    violations.extend(unhealed(&world, workers));
-    Outcome {
-        seed,
-        violations,
-        faults,
-        publications: world.publications().len(),
-        trace_hash: world.trace_hash(),
-    }
-}
 
-fn wake_due(world: &mut World, waking: &mut Vec<(Time, ProcessId)>, until: Time) {
-    waking.sort_unstable();
-    while let Some(&(at, process)) = waking.first().filter(|(at, _)| *at <= until) {
-        waking.remove(0);
-        if at < Time::MAX && until < Time::MAX {
-            world.run_until(at.max(world.now()));
-        }
-        world.resume(process);
+    /// Runs it.
+    pub fn run(&self) -> Outcome {
+        self.run_with(&self.injections(), false)
     }
-}
 
-fn inject(
-    world: &mut World,
-    rng: &mut Rng,
-    workers: usize,
-    waking: &mut Vec<(Time, ProcessId)>,
-) -> &'static str {
-    let living: Vec<ProcessId> = world.living().collect();
-    let any = |rng: &mut Rng| living.get(rng.next() as usize % living.len().max(1)).copied();
-    let seconds =
-        |rng: &mut Rng, low: u64, high: u64| Duration::from_millis(rng.between(low * 1000, high * 1000));
-    match (rng.between(0, 10), any(rng)) {
-        (0, Some(victim)) => {
-            world.kill(victim);
-            "sigkill"
+    /// Runs it with these faults instead of all of its own; keeps a line for everything that happens if asked to.
+    pub fn run_with(&self, injections: &[Injection], keep_trace: bool) -> Outcome {
+        let mut rng = Rng::new(self.seed);
+        let fleet_size = rng.one_in(2).then_some(self.workers as u32);
+        let process_timeout = Duration::from_secs(5);
+        let stranger_interval = Duration::from_secs(10);
+        let config = Config {
+            fleet_size,
+            without: self.without,
+            process_timeout,
+            stranger_interval,
+            ..Config::default()
+        };
+        let mut world = World::new(Setup {
+            config,
+            partitions: self.chambers,
+            traffic: Some(Duration::from_secs(60)),
+            seed: rng.next(),
+            ..Setup::default()
+        });
+        if keep_trace {
+            world.keep_trace();
         }
-        (1, _) => {
-            if let Some(leader) = world.leader() {
-                world.kill(leader);
-            }
-            "leaderKilled"
+        world.skew_clocks(rng.next());
+        if !self.faults.is_empty() {
+            world.shake(rng.next());
         }
-        (2, Some(victim)) if !waking.iter().any(|(_, process)| *process == victim) => {
-            world.stop(victim);
-            let wake = world.now() + seconds(rng, 1, 40);
-            waking.push((wake, victim));
-            "sigstop"
+        for _ in 0..self.workers {
+            world.plan(Duration::from_millis(rng.between(0, 15_000)), Planned::Start);
         }
-        (3, Some(victim)) => {
-            world.terminate(victim);
-            "sigterm"
+        let mut faults: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for injection in injections {
+            world.run_until(injection.at);
+            inject(&mut world, injection, self.workers);
+            *faults.entry(injection.fault.name()).or_default() += 1;
         }
-        (4 | 5, Some(victim)) => {
-            let until = world.now() + seconds(rng, 1, 20);
-            world.cut(victim, until);
-            "linkLoss"
+        world.run_until(self.length);
+        faults.extend(world.shaken().iter().map(|(kind, count)| (*kind, *count)));
+        self.heal(&mut world);
+        let recovery = self.crash_in_the_calm(&mut world, rng.one_in(2));
+        world.close_books();
+        Outcome {
+            seed: self.seed,
+            violations: world.take_violations(),
+            faults,
+            injections: injections.to_vec(),
+            simulated: world.now(),
+            publications: world.publications().len(),
+            recovery,
+            counts: world.counts(),
+            events: world.events,
+            trace_hash: world.trace_hash(),
+            trace: world.take_trace(),
         }
-        (6, _) => {
-            let until = world.now() + seconds(rng, 4, 60);
-            world.cut_all(until);
-            "brokerOutage"
+    }
+
+    /// The faults stop: after a minute everything must be as it should be.
+    fn heal(&self, world: &mut World) {
+        world.forgo_plans();
+        world.calm();
+        world.lose(&phalanx_cluster::core::types::Key::FleetSize);
+        world.keep_messages_for(world.retention());
+        for process in world.living().collect::<Vec<_>>() {
+            world.resume(process);
         }
-        _ => {
-            if living.len() < workers + 2 {
-                world.start();
-            }
-            "start"
+        let end = world.now() + TAIL;
+        world.run_until(end);
+        // Whoever was started with another fleet size goes.
+        world.kill_odd_ones();
+        while world.living().count() < self.workers {
+            world.start();
         }
+        let end = world.now() + HEALING;
+        world.run_until(end - HEALING / 2);
+        world.silence();
+        world.run_until(end);
+        for what in unhealed(world, self.workers) {
+            world.violate(16, what);
+        }
+        world.close_books();
+    }
+
+    /// One crash when nothing else happens: its chambers must have a living owner within the promise.
+    fn crash_in_the_calm(&self, world: &mut World, leader: bool) -> Option<Duration> {
+        if world.has_violations() || self.workers < 2 {
+            return None;
+        }
+        let victim = world.living().find(|&process| {
+            world.worker(process).is_leader() == leader && world.worker(process).owned() > 0
+        })?;
+        let id = world.worker(victim).holder()?.id.0;
+        let orphans = world.chambers_of(id);
+        let began = world.now();
+        world.kill(victim);
+        let recovered = world
+            .run_while(RECOVERY, |world| !orphans.iter().all(|&chamber| world.owner_of(chamber).is_some()));
+        if !recovered {
+            world.violate(13, format!("defender-{id} died, and its chambers wait longer than {RECOVERY:?}"));
+        }
+        Some(world.now() - began)
     }
 }
 
 /// What is not as it should be once everything has had time to heal.
-fn unhealed(world: &World, workers: usize) -> Vec<Violation> {
+fn unhealed(world: &World, workers: usize) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut say = |what: String| wrong.push(Violation { invariant: 16, at: world.now(), what });
     let leaders = world.living().filter(|&process| world.worker(process).is_leader()).count();
     if leaders != 1 {
-        say(format!("{leaders} leaders"));
+        wrong.push(format!("{leaders} leaders"));
     }
-    let Some(map) = world.living().find_map(|process| world.worker(process).map().cloned()) else {
-        say("no map".to_owned());
+    let Some(map) = world.map().cloned() else {
+        wrong.push("no map".to_owned());
         return wrong;
     };
     for id in &map.workers {
         if world.holder_of(id.0).is_none() {
-            say(format!("nobody holds {id}, which the map names"));
+            wrong.push(format!("nobody holds {id}, which the map names"));
         }
     }
     for process in world.living() {
         let worker = world.worker(process);
         match worker.holder() {
             Some(holder) if !map.workers.contains(&holder.id) => {
-                say(format!("{} has no part in the map", holder.id))
+                wrong.push(format!("{} has no part in the map", holder.id));
             }
             Some(holder) if worker.state() != WorkerState::Stable => {
-                say(format!("{} shows {}", holder.id, worker.state()))
+                wrong.push(format!("{} shows {}", holder.id, worker.state()));
             }
             Some(_) => {}
             None if map.fleet_size.is_some() && world.living().count() > workers => {}
-            None => say(format!("{process} has no id")),
+            None => wrong.push(format!("{process} has no id")),
+        }
+    }
+    let mut loads: BTreeMap<u32, u64> = map.workers.iter().map(|id| (id.0, 0)).collect();
+    for assignment in map.assignments.values() {
+        *loads.entry(assignment.owner.0).or_default() += assignment.weight;
+    }
+    let mean = loads.values().sum::<u64>() as f64 / loads.len() as f64;
+    let heaviest = map.assignments.values().map(|assignment| assignment.weight).max().unwrap_or(0);
+    if heaviest as f64 <= 0.2 * mean {
+        for (id, load) in loads.iter().filter(|(_, load)| (**load as f64 - mean).abs() > 0.2 * mean + 1.0) {
+            wrong.push(format!("defender-{id} carries {:.2} of the mean", *load as f64 / mean));
         }
     }
     wrong
+}
+
+/// The fewest faults of a run that still break a promise: those without which it still breaks are left out.
+pub fn shorten(run: &Run, mut injections: Vec<Injection>) -> Vec<Injection> {
+    let first = |outcome: &Outcome| outcome.violations.first().map(|violation| violation.invariant);
+    let invariant = first(&run.run_with(&injections, false));
+    let breaks = |injections: &[Injection]| first(&run.run_with(injections, false)) == invariant;
+    let mut chunk = injections.len().div_ceil(2).max(1);
+    loop {
+        let mut at = 0;
+        while at < injections.len() {
+            let mut fewer = injections.clone();
+            fewer.drain(at..(at + chunk).min(fewer.len()));
+            if breaks(&fewer) {
+                injections = fewer;
+            } else {
+                at += chunk;
+            }
+        }
+        if chunk == 1 {
+            return injections;
+        }
+        chunk = chunk.div_ceil(2);
+    }
+}
+
+/// The time at which a promise first broke.
+pub fn first_breach(outcome: &Outcome) -> Option<Time> {
+    outcome.violations.iter().map(|violation| violation.at).min()
 }

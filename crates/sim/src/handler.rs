@@ -61,6 +61,11 @@ impl Handler {
         }
     }
 
+    /// What is remembered of a chamber does not count any more.
+    pub(crate) fn forget(&mut self, chamber: u32) {
+        self.memory.remove(&chamber);
+    }
+
     /// Computes the results of a message. None if the chart state that should be there is not.
     pub(crate) fn compute(
         &mut self,
@@ -71,9 +76,6 @@ impl Handler {
         store: &Store,
     ) -> Option<Results> {
         let (number, _) = decode(&work.message.payload);
-        if work.fresh {
-            self.memory.remove(&chamber);
-        }
         let base = match (self.memory.get(&chamber), work.committed, lookup) {
             (Some(memory), ..) => Some(memory.clone()),
             (None, _, Lookup::Newest) => store

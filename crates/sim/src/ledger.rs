@@ -100,7 +100,7 @@ struct Book {
     epoch: u64,
     running: Vec<(ProcessId, usize)>,
     /// Unread messages that are gone by age, and ranges that were reported.
-    expired: Vec<(u64, u64)>,
+    expired: Vec<(u64, u64, usize)>,
     reported: Vec<(u64, u64, u64)>,
 }
 
@@ -220,8 +220,11 @@ impl Ledger {
     pub(crate) fn expired(&mut self, gone: &[(u32, u64)]) {
         let epoch = self.log_epoch;
         for &(chamber, sequence) in gone {
-            if self.is_gone(chamber, sequence) {
-                self.book(chamber).expired.push((epoch, sequence));
+            // Of a chamber that nobody ever owned nobody can know what it has lost.
+            let Some(message) = self.is_gone(chamber, sequence) else { continue };
+            let book = self.book(chamber);
+            if book.taker.is_some() {
+                book.expired.push((epoch, sequence, message));
             }
         }
     }
@@ -234,10 +237,10 @@ impl Ledger {
         }
     }
 
-    /// Notes that a message is gone from the log. Says whether nobody had resolved it.
-    fn is_gone(&mut self, chamber: u32, sequence: u64) -> bool {
+    /// Notes that a message is gone from the log. Gives it if nobody had resolved it.
+    fn is_gone(&mut self, chamber: u32, sequence: u64) -> Option<usize> {
         let book = self.book(chamber);
-        let Some(message) = book.at.remove(&sequence) else { return false };
+        let message = book.at.remove(&sequence)?;
         let number = book.messages[message].number;
         book.before.insert((sequence, number), message);
         let unread = book.messages[message].status == Status::Open;
@@ -245,7 +248,7 @@ impl Ledger {
             book.messages[message].status = Status::Gone;
             self.counts.gone += 1;
         }
-        unread
+        unread.then_some(message)
     }
 
     /// A worker has reported that messages were gone before it could read them.
@@ -376,16 +379,21 @@ impl Ledger {
             return;
         };
         book.committed.truncate(kept);
+        self.reopen(chamber, is.position.sequence);
+        self.check_skipped(now, chamber, 0, is.position.sequence + 1);
+    }
+
+    /// What the log still holds after a position is read again: what was committed then commits without effect.
+    fn reopen(&mut self, chamber: u32, after: u64) {
+        let book = self.book(chamber);
         let mut reopened = 0;
-        for (_, &message) in book.at.range(is.position.sequence + 1..) {
-            let status = &mut book.messages[message].status;
-            if *status == Status::Committed {
-                reopened += 1;
-                *status = Status::Open;
-            }
+        for (_, &message) in book.at.range(after + 1..) {
+            let known = &mut book.messages[message];
+            reopened += u64::from(known.status == Status::Committed);
+            (known.status, known.deaths) = (Status::Open, 0);
+            book.letters.remove(&message);
         }
         self.counts.committed -= reopened;
-        self.check_skipped(now, chamber, 0, is.position.sequence + 1);
     }
 
     fn taken(&mut self, now: Time, process: ProcessId, chamber: u32, was: &Cursor, is: &Cursor) {
@@ -397,7 +405,9 @@ impl Ledger {
         }
         let replaced = book.epoch != epoch && is.position.sequence == 0;
         book.epoch = epoch;
-        if !replaced {
+        if replaced {
+            self.reopen(chamber, 0);
+        } else {
             let what =
                 format!("the cursor of chamber {chamber} went from {:?} to {:?}", was.position, is.position);
             self.violate(1, now, what);
@@ -443,7 +453,7 @@ impl Ledger {
             );
             return;
         };
-        if was.dead.is_some() {
+        if was.clone().judging(is.position.sequence).dead.is_some() {
             self.laid_to_rest(now, chamber, message, is.position);
         } else {
             self.committed(now, chamber, message, is, store);
@@ -527,7 +537,7 @@ impl Ledger {
     }
 
     /// Counts what nobody has resolved although it is still there, and what went unreported.
-    pub(crate) fn close(&mut self, now: Time) {
+    pub(crate) fn close(&mut self, now: Time, owned: impl Fn(usize) -> bool) {
         let mut found = Vec::new();
         for (chamber, book) in self.books.iter().enumerate() {
             for (sequence, message) in &book.at {
@@ -538,11 +548,13 @@ impl Ledger {
                     found.push((16, format!("message {number} ({kind:?}, sequence {sequence}) of chamber {chamber} is unresolved")));
                 }
             }
-            for &(epoch, sequence) in &book.expired {
+            for &(epoch, sequence, message) in &book.expired {
                 let covers = |&&(in_epoch, after, before): &&(u64, u64, u64)| {
                     in_epoch == epoch && (after + 1..before).contains(&sequence)
                 };
-                if book.reported.iter().find(covers).is_none() && epoch == self.log_epoch {
+                let counted = book.reported.iter().any(|report| covers(&report));
+                let lost = book.messages[message].status == Status::Gone;
+                if lost && !counted && epoch == self.log_epoch && owned(chamber) {
                     found.push((
                         17,
                         format!("sequence {sequence} of chamber {chamber} is gone by age, uncounted"),

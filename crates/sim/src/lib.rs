@@ -17,6 +17,7 @@
 
 mod broker;
 pub mod chaos;
+mod faults;
 mod handler;
 mod ledger;
 mod log;
@@ -27,6 +28,7 @@ mod store;
 mod world;
 
 pub use broker::Broker;
+pub use faults::{Fault, Injection};
 pub use ledger::{Counts, Violation};
 pub use log::Kind;
-pub use world::{ProcessId, Publication, Setup, World};
+pub use world::{Planned, ProcessId, Publication, Setup, World};

@@ -9,6 +9,40 @@ use phalanx_cluster::core::types::Time;
 use crate::handler::Handler;
 use crate::world::Happening;
 
+/// The clock of one machine: it began at another time than the world's, and it drifts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clock {
+    /// What it showed when the world began, in microseconds.
+    offset: i64,
+    /// How much faster it runs, in parts per million.
+    drift: i64,
+}
+
+impl Clock {
+    pub(crate) fn new(offset: Duration, drift: i64) -> Self {
+        Self { offset: offset.as_micros() as i64, drift }
+    }
+
+    pub(crate) fn shows(self, now: Time) -> Time {
+        let now = now.as_micros() as i64;
+        Time::from_micros((now + now / 1_000_000 * self.drift + self.offset).max(0) as u64)
+    }
+
+    fn when(self, shown: Time) -> Time {
+        let elapsed = (shown.as_micros() as i64 - self.offset).max(0);
+        let mut when = elapsed - elapsed / (1_000_000 + self.drift) * self.drift;
+        // The drift is counted in whole seconds: go to the first moment that shows it.
+        while self.shows(Time::from_micros(when.max(0) as u64)) < shown {
+            when += 100;
+        }
+        Time::from_micros(when.max(0) as u64)
+    }
+
+    fn stood_still(&mut self, for_so_long: Duration) {
+        self.offset -= for_so_long.as_micros() as i64;
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) worker: Worker,
@@ -18,11 +52,16 @@ pub(crate) struct Process {
     pub(crate) stopped: bool,
     /// Since when it stands still, if its clock does too: a machine that was suspended by its host.
     pub(crate) frozen: Option<Time>,
-    /// How far its clock is behind, because it was frozen.
-    pub(crate) behind: Duration,
+    /// Whether its clock ever stood still: then it cannot know how much time has passed.
+    pub(crate) lost_time: bool,
+    clock: Clock,
+    /// It is killed after carrying out so many more effects.
+    pub(crate) dies_after: Option<u32>,
     /// What reached it while it stood still.
     pub(crate) mailbox: Vec<Happening>,
     pub(crate) wake: Option<Time>,
+    /// What its worker last asked to be woken at, by its own clock.
+    pub(crate) deadline: Option<Time>,
     /// Until then nothing it sends arrives.
     pub(crate) cut_out: Time,
     /// Until then nothing reaches it.
@@ -46,16 +85,19 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(worker: Worker) -> Self {
+    pub(crate) fn new(worker: Worker, clock: Clock) -> Self {
         Self {
             worker,
             handler: Handler::default(),
             alive: true,
             stopped: false,
             frozen: None,
-            behind: Duration::ZERO,
+            lost_time: false,
+            clock,
+            dies_after: None,
             mailbox: Vec::new(),
             wake: None,
+            deadline: None,
             cut_out: Time::ZERO,
             cut_in: Time::ZERO,
             slowness: Duration::ZERO,
@@ -77,7 +119,21 @@ impl Process {
 
     /// What its own clock shows.
     pub(crate) fn clock(&self, now: Time) -> Time {
-        now.saturating_sub(self.behind)
+        self.clock.shows(now)
+    }
+
+    /// When its own clock will show that.
+    pub(crate) fn world_time(&self, shown: Time) -> Time {
+        self.clock.when(shown)
+    }
+
+    /// It goes on after it stood still; a frozen machine does not know for how long.
+    pub(crate) fn wake_up(&mut self, now: Time) {
+        self.stopped = false;
+        if let Some(since) = self.frozen.take() {
+            self.clock.stood_still(now - since);
+            self.lost_time = true;
+        }
     }
 
     /// Whether it is shown what it watches like everybody else.

@@ -45,7 +45,6 @@ pub(crate) struct State {
     pub(crate) before: Option<u64>,
     pub(crate) number: u64,
     stream: u64,
-    stamp: u64,
     pub(crate) history: History,
 }
 
@@ -131,7 +130,6 @@ impl Store {
                 before: results.before,
                 number,
                 stream: results.stream,
-                stamp: results.stamp,
                 history: results.history.clone(),
             };
             states.insert(position, state);
@@ -158,8 +156,11 @@ impl Store {
             newest,
             predecessor: state.predecessor,
             context: state.before.map_or_else(|| "".into(), context_name),
-            stream: state.stream,
-            stamp: state.stamp,
+            stream: state
+                .predecessor
+                .and_then(|before| self.state_at(chamber, before))
+                .map_or(0, |s| s.stream),
+            stamp: state.time,
         })
     }
 

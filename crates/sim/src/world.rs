@@ -16,7 +16,7 @@ use crate::broker::Broker;
 use crate::handler::{Handler, Lookup, Run};
 use crate::ledger::{Counts, Ledger, Violation};
 use crate::log::{Kind, Log, decode, encode};
-use crate::process::Process;
+use crate::process::{Clock, Process};
 use crate::queue::Queue;
 use crate::rng::Rng;
 use crate::store::{Results, Rules, Store, context_name, mix};
@@ -85,6 +85,33 @@ pub struct Publication {
     pub moved: usize,
 }
 
+/// Something to come, planned from outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Planned {
+    /// A process starts.
+    Start,
+    /// A process starts, and its configuration says another fleet size.
+    StartWithSize(Option<u32>),
+    /// SIGKILL.
+    Kill(ProcessId),
+    /// SIGTERM.
+    Terminate(ProcessId),
+    /// SIGCONT.
+    Resume(ProcessId),
+    /// Its heartbeats arrive again, its answers are fast, and it is shown at once what it watches.
+    Mend(ProcessId),
+    /// The log keeps messages for so long again.
+    Retention(Duration),
+    /// A person says how many workers there should be; none takes that back.
+    FleetSize(Option<u32>),
+    /// A message is published again.
+    PublishAgain(u32, u64),
+    /// SIGKILL for whoever leads then.
+    KillLeader,
+    /// SIGKILL for whoever was started last.
+    KillNewest,
+}
+
 /// A step of a message that is being processed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
@@ -116,6 +143,8 @@ pub(crate) enum Happening {
     Rows(Box<Results>),
     /// A chamber ends a run.
     Traffic(u32),
+    /// Something that was planned from outside.
+    Planned(Time, Planned),
 }
 
 /// A simulated cluster.
@@ -133,6 +162,8 @@ pub struct World {
     strategy: u64,
     processes: Vec<Process>,
     living: Vec<ProcessId>,
+    /// Processes with a fleet size of their own.
+    odd: Vec<ProcessId>,
     published: Vec<Publication>,
     partitions: Arc<[(Arc<str>, u64)]>,
     names: Vec<Arc<str>>,
@@ -145,12 +176,16 @@ pub struct World {
     ledger: Ledger,
     traffic: Rng,
     flowing: bool,
+    /// Gives every machine a clock of its own.
+    clocks: Option<Rng>,
     /// How far the broker's clock is off, in microseconds.
     broker_offset: i64,
     /// Chooses lost and late answers; none in a world without them.
     shaker: Option<Rng>,
     shaken: BTreeMap<&'static str, u64>,
     notices: BTreeMap<&'static str, u64>,
+    /// Plans made until then are forgone.
+    forgone: Time,
     hash: u64,
     trace: Option<Vec<String>>,
     pub(crate) events: u64,
@@ -180,6 +215,7 @@ impl World {
             strategy: 0,
             processes: Vec::new(),
             living: Vec::new(),
+            odd: Vec::new(),
             published: Vec::new(),
             partitions,
             next_number: vec![0; names.len()],
@@ -190,10 +226,12 @@ impl World {
             ledger: Ledger::default(),
             traffic: Rng::new(setup.seed),
             flowing: setup.traffic.is_some(),
+            clocks: None,
             broker_offset: 0,
             shaker: None,
             shaken: BTreeMap::new(),
             notices: BTreeMap::new(),
+            forgone: Time::ZERO,
             hash: 0xcbf2_9ce4_8422_2325,
             trace: None,
             events: 0,
@@ -284,6 +322,32 @@ impl World {
         self.numbers.get(name).copied()
     }
 
+    /// Every chamber of a worker, by the stored map.
+    pub fn chambers_of(&self, id: u32) -> Vec<u32> {
+        let owned = self.map().into_iter().flat_map(|map| &map.assignments);
+        owned.filter(|(_, a)| a.owner == WorkerId(id)).map(|(name, _)| self.numbers[name]).collect()
+    }
+
+    /// How many chambers have ever been there.
+    pub fn chambers(&self) -> u32 {
+        self.names.len() as u32
+    }
+
+    /// How many chambers were listed at the beginning.
+    pub fn listed(&self) -> u32 {
+        self.setup.partitions as u32
+    }
+
+    /// How long the log keeps messages when nothing is wrong.
+    pub fn retention(&self) -> Duration {
+        self.setup.retention
+    }
+
+    /// A promise that somebody outside has seen broken.
+    pub fn violate(&mut self, invariant: u32, what: String) {
+        self.ledger.violate(invariant, self.now, what);
+    }
+
     /// What was published, committed and lost so far.
     pub fn counts(&self) -> Counts {
         self.ledger.counts
@@ -309,8 +373,12 @@ impl World {
     pub fn start_with(&mut self, config: Config) -> ProcessId {
         let process = ProcessId(self.processes.len() as u32);
         let pod = Pod { name: format!("pod-{}", process.0).into(), uid: format!("uid-{}", process.0).into() };
-        let worker = Worker::new(self.now, pod, config);
-        self.processes.push(Process::new(worker));
+        let clock = self.clocks.as_mut().map_or_else(Clock::default, |clocks| {
+            let drift = clocks.between(0, 400) as i64 - 200;
+            Clock::new(Duration::from_secs(clocks.between(0, 7200)), drift)
+        });
+        let worker = Worker::new(clock.shows(self.now), pod, config);
+        self.processes.push(Process::new(worker, clock));
         self.living.push(process);
         self.ledger.started(self.now);
         self.note(|| format!("{process} starts"));
@@ -394,14 +462,26 @@ impl World {
         self.note(|| format!("{process} wakes"));
         let now = self.now;
         let target = &mut self.processes[process.index()];
-        target.stopped = false;
-        target.frozen = None;
+        if !target.alive || !target.stopped {
+            return;
+        }
+        target.wake_up(now);
         target.disturbed_until = now + AFTERMATH;
         let mailbox = std::mem::take(&mut target.mailbox);
         for happening in mailbox {
             self.happen(happening);
         }
         self.deliver(process, Event::Tick);
+    }
+
+    /// Every machine that starts from now on has a clock of its own: hours off, and drifting.
+    pub fn skew_clocks(&mut self, seed: u64) {
+        self.clocks = Some(Rng::new(seed));
+    }
+
+    /// A process is killed after it has carried out so many more effects.
+    pub fn kill_after_effects(&mut self, process: ProcessId, effects: u32) {
+        self.processes[process.index()].dies_after = Some(effects);
     }
 
     /// From now on answers may be lost, and writes may land late.
@@ -666,7 +746,11 @@ impl World {
     /// Counts what nobody resolved and what went unreported.
     pub fn close_books(&mut self) {
         self.expire();
-        self.ledger.close(self.now);
+        let map = self.map().cloned();
+        let owned = |chamber: usize| {
+            map.as_ref().is_some_and(|map| map.assignments.contains_key(&self.names[chamber]))
+        };
+        self.ledger.close(self.now, owned);
     }
 
     /// A hash over everything that happened.
@@ -735,12 +819,61 @@ impl World {
             }
             Happening::Step(process, chamber, ticket, step) => self.step(process, chamber, ticket, step),
             Happening::Rows(results) => self.store_rows(&results),
+            Happening::Planned(made, planned) => {
+                if made > self.forgone || self.forgone.is_zero() {
+                    self.carry_out_plan(planned);
+                }
+            }
             Happening::Traffic(chamber) => {
                 if self.flowing {
                     let kind = self.planned_kinds.remove(&chamber).unwrap_or(Kind::Good);
                     self.publish(chamber, kind);
                     self.plan_traffic(chamber);
                 }
+            }
+        }
+    }
+
+    /// Plans something for later.
+    pub fn plan(&mut self, delay: Duration, planned: Planned) {
+        self.later(delay, Happening::Planned(self.now, planned));
+    }
+
+    /// Kills whoever was started with a fleet size of its own.
+    pub fn kill_odd_ones(&mut self) {
+        for odd in std::mem::take(&mut self.odd) {
+            self.kill(odd);
+        }
+    }
+
+    /// What was planned and has not happened will not happen.
+    pub fn forgo_plans(&mut self) {
+        self.forgone = self.now;
+    }
+
+    fn carry_out_plan(&mut self, planned: Planned) {
+        match planned {
+            Planned::Start => drop(self.start()),
+            Planned::StartWithSize(fleet_size) => {
+                let config = Config { fleet_size, ..self.setup.config.clone() };
+                let odd = self.start_with(config);
+                self.odd.push(odd);
+            }
+            Planned::Kill(process) => self.kill(process),
+            Planned::Terminate(process) => self.terminate(process),
+            Planned::Resume(process) => self.resume(process),
+            Planned::Mend(process) => {
+                self.slow_down(process, Duration::ZERO);
+                self.carry_heartbeats(process);
+                self.delay_watch(process, Duration::ZERO);
+            }
+            Planned::Retention(retention) => self.keep_messages_for(retention),
+            Planned::FleetSize(Some(size)) => self.command(&Key::FleetSize, Value::FleetSize(size)),
+            Planned::FleetSize(None) => self.lose(&Key::FleetSize),
+            Planned::PublishAgain(chamber, number) => self.publish_again(chamber, number),
+            Planned::KillLeader => self.leader().into_iter().for_each(|leader| self.kill(leader)),
+            Planned::KillNewest => {
+                self.living.last().copied().into_iter().for_each(|newest| self.kill(newest))
             }
         }
     }
@@ -766,12 +899,22 @@ impl World {
         }
         let mut effects = Vec::new();
         target.worker.handle(target.clock(now), event, &mut effects);
-        let quiet = effects.is_empty() && target.wake == target.worker.next_deadline();
+        let quiet = effects.is_empty() && target.deadline == target.worker.next_deadline();
         if quiet {
             return;
         }
+        target.deadline = target.worker.next_deadline();
         for effect in effects {
-            self.ledger.asked(now, process, &effect);
+            if !self.survives_one_more(process) {
+                return;
+            }
+            if !self.processes[process.index()].lost_time {
+                self.ledger.asked(now, process, &effect);
+            } else if let Effect::Write { ticket, .. } = &effect
+                && ticket.purpose == Purpose::Heartbeat
+            {
+                self.ledger.asked(now, process, &effect);
+            }
             if let Some(trace) = &mut self.trace {
                 trace.push(format!("{:>12.6} {process} -> {effect:?}", now.as_secs_f64()));
             }
@@ -779,6 +922,22 @@ impl World {
         }
         self.check_identity(process);
         self.set_alarm(process);
+    }
+
+    /// Whether a process lives to carry out one more effect.
+    fn survives_one_more(&mut self, process: ProcessId) -> bool {
+        let target = &mut self.processes[process.index()];
+        match &mut target.dies_after {
+            Some(0) => {
+                self.kill(process);
+                false
+            }
+            Some(left) => {
+                *left -= 1;
+                target.alive
+            }
+            None => target.alive,
+        }
     }
 
     /// Two unfenced holders of one id, or an id lost without cause.
@@ -790,8 +949,8 @@ impl World {
             self.check_lonely(process);
             return;
         }
-        let leaving = target.worker.state() == WorkerState::Shutdown || target.worker.is_standby();
-        if let Some(lost) = target.held.filter(|_| !target.disturbed && !leaving) {
+        let taken_away = target.worker.history().last().is_some_and(|last| last.cause == "identity lost");
+        if let Some(lost) = target.held.filter(|_| !target.disturbed && taken_away) {
             self.ledger.violate(
                 11,
                 now,
@@ -807,6 +966,9 @@ impl World {
         let now = self.now;
         let unfenced = |process: ProcessId| {
             let target = &self.processes[process.index()];
+            if target.lost_time {
+                return None;
+            }
             target
                 .worker
                 .holder()
@@ -823,7 +985,7 @@ impl World {
     fn set_alarm(&mut self, process: ProcessId) {
         let now = self.now;
         let target = &mut self.processes[process.index()];
-        let due = target.worker.next_deadline().filter(|_| target.alive).map(|due| due + target.behind);
+        let due = target.worker.next_deadline().filter(|_| target.alive).map(|due| target.world_time(due));
         if due != target.wake {
             let earlier = due.is_some_and(|due| target.wake.is_none_or(|wake| due < wake || wake < now));
             // A later alarm replaces an earlier one when that has rung.
@@ -922,6 +1084,9 @@ impl World {
             self.later(STORE_TIMEOUT, Happening::Arrival(process, event));
             return;
         }
+        if run.work.fresh {
+            self.processes[process.index()].handler.forget(chamber);
+        }
         // The chart state is read at the beginning; the results of it are written at the end.
         if matches!(step, Step::Store) {
             let exact = self.setup.config.without != Some(Guard::StateAtCommitted);
@@ -977,7 +1142,9 @@ impl World {
 
     fn send_rows(&mut self, process: ProcessId, chamber: u32) {
         let now = self.now;
-        self.ledger.check_fence(now, process, "writes rows");
+        if !self.processes[process.index()].lost_time {
+            self.ledger.check_fence(now, process, "writes rows");
+        }
         let Some(run) = self.processes[process.index()].handler.runs.remove(&chamber) else { return };
         self.ledger.ends(process, chamber);
         let ticket = run.ticket;

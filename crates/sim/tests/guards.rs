@@ -266,7 +266,7 @@ fn a_new_leader_touches_the_map_first() {
 fn chaos_finds_a_missing_rule_by_seeds() {
     for guard in [Guard::FenceExitOrder, Guard::HealthyClock] {
         let found = (0..60).find_map(|seed| {
-            let outcome = chaos::run_without(Some(guard), seed, 8, s(300));
+            let outcome = chaos::Run { without: Some(guard), ..chaos::Run::new(seed, 8, 96, s(300)) }.run();
             outcome.violations.first().map(|violation| format!("seed {seed}: {violation}"))
         });
         println!("measured: without {guard:?}: {}", found.expect("60 seeds find it"));

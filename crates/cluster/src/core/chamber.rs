@@ -21,6 +21,9 @@ use super::io::{
 use super::roster::Roster;
 use super::types::{AssignmentMap, Entry, Holder, Key, Revision, Time, Value, Version};
 
+/// How far the stamps of a cursor made anew lie above the broker's time as far as it is known, in microseconds: what a
+/// late writer may still bring was stamped by the broker's time at most.
+const ABOVE_THE_LATE: u64 = 60_000_000;
 /// How long to wait before a failed request is sent again.
 const RETRY: Duration = Duration::from_millis(200);
 /// How long to wait for the store before it is asked again, at first and at most.
@@ -66,6 +69,8 @@ enum Goal {
     Alone(Message),
     /// To commit a message.
     Commit(Message),
+    /// To go past a dead message.
+    Pass(Message),
     /// To count a failure.
     Failure(Message),
     /// To condemn a message.
@@ -359,7 +364,7 @@ impl Chamber {
         };
         let mut taken = known.cursor.taken(ctx.me, ctx.map.version, predecessor);
         if !ctx.config.keeps(Guard::SoloFirst) && taken.wants_solo() {
-            taken = taken.condemned(&"it was there too often".into());
+            taken = Cursor { dead: Some("it was there too often".into()), ..taken };
         }
         if let Some(info) = self.log.filter(|info| info.stream != taken.stream) {
             taken = taken.replaced(info.stream);
@@ -420,7 +425,8 @@ impl Chamber {
         let same_log = origin.as_ref().is_some_and(|origin| origin.stream == stream);
         let go_on = predecessor.filter(|_| same_log);
         let generation = if above { ctx.broker_time.max(newest.generation + 1) } else { newest.generation };
-        let stamp = origin.as_ref().map_or(0, |origin| origin.stamp + 1).max(ctx.broker_time);
+        let stamp = origin.as_ref().map_or(0, |origin| origin.stamp + 1);
+        let stamp = stamp.max(ctx.broker_time + ABOVE_THE_LATE);
         // A partition that nobody has seen before begins with what the log holds of it.
         let clean_to = match (&origin, info) {
             (None, Some(info)) if self.last.is_none() => info.last,
@@ -442,6 +448,7 @@ impl Chamber {
             deaths: 0,
             solo: false,
             dead: None,
+            judged: None,
             clean_to,
         };
         self.begin_swap(cursor, Condition::Absent, Goal::Take, ctx);
@@ -538,8 +545,11 @@ impl Chamber {
         let failures = swap.proposed.failures;
         self.known = Some(Known { cursor: swap.proposed, revision, stored_at });
         if std::mem::take(&mut self.must_retake) && swap.goal != Goal::Take {
-            if matches!(swap.goal, Goal::Commit(_)) {
-                *ctx.processed += 1;
+            if let Goal::Commit(message) = &swap.goal {
+                tell_committed(message, false, ctx);
+            }
+            if let Goal::Pass(message) = &swap.goal {
+                tell_committed(message, true, ctx);
             }
             self.displace(ctx);
             return;
@@ -562,12 +572,12 @@ impl Chamber {
             Goal::Alone(message) => self.run(message, ctx),
             Goal::Commit(message) => {
                 self.remembers = certain || !ctx.config.keeps(Guard::CacheDropped);
-                *ctx.processed += 1;
-                ctx.out.push(Effect::Notice(Notice::Committed {
-                    partition: ctx.name.clone(),
-                    sequence: message.sequence,
-                    dead: false,
-                }));
+                tell_committed(&message, false, ctx);
+                self.read(false, ctx);
+            }
+            Goal::Pass(message) => {
+                self.remembers = false;
+                tell_committed(&message, true, ctx);
                 self.read(false, ctx);
             }
             Goal::Failure(message) if !dead => {
@@ -645,7 +655,10 @@ impl Chamber {
         let Some(known) = &self.known else { return };
         if let Some(message) = next {
             self.early = EARLY_BELL.len();
-            if known.cursor.dead.is_some() {
+            let known = Known { cursor: known.cursor.clone().judging(message.sequence), ..known.clone() };
+            let dead = known.cursor.dead.is_some();
+            self.known = Some(known);
+            if dead {
                 self.bury(message, ctx);
             } else {
                 self.activity = Activity::Ready { message, since: ctx.now };
@@ -676,7 +689,7 @@ impl Chamber {
         let message = message.clone();
         match &self.known {
             Some(known) if self.wants_solo(ctx.config) => {
-                let alone = known.cursor.alone();
+                let alone = known.cursor.alone(message.sequence);
                 self.swap(alone, Goal::Alone(message), ctx);
             }
             _ => self.run(message, ctx),
@@ -721,16 +734,16 @@ impl Chamber {
         match outcome {
             Outcome::Done => {
                 self.store_failures = 0;
-                self.advance(message, ctx);
+                self.advance(message, Goal::Commit, ctx);
             }
             Outcome::Failed(reason) => {
                 self.remembers = false;
-                let failed = known.cursor.failed(&reason);
+                let failed = known.cursor.failed(message.sequence, &reason);
                 self.swap(failed, Goal::Failure(message), ctx);
             }
             Outcome::Poison(reason) => {
                 self.remembers = false;
-                let condemned = known.cursor.condemned(&reason);
+                let condemned = known.cursor.condemned(message.sequence, &reason);
                 if ctx.config.keeps(Guard::DeadFirst) {
                     self.swap(condemned, Goal::Condemn(message), ctx);
                 } else {
@@ -739,17 +752,19 @@ impl Chamber {
                 }
             }
             Outcome::Unavailable => {
+                // What was written may still land: the next attempt needs a take of its own.
                 self.remembers = false;
-                self.wait_for_store(Then::Run(message), ctx);
+                self.held = false;
+                self.wait_for_store(Then::Survey, ctx);
             }
         }
     }
 
-    fn advance(&mut self, message: Message, ctx: &mut Context<'_>) {
+    fn advance(&mut self, message: Message, goal: fn(Message) -> Goal, ctx: &mut Context<'_>) {
         let (Some(work), Some(known)) = (self.work(&message, ctx.config), &self.known) else { return };
         let next = known.cursor.advanced(message.sequence, message.context.clone(), work.stamp);
         let next = next.clean(self.clean_to);
-        self.swap(next, Goal::Commit(message), ctx);
+        self.swap(next, goal(message), ctx);
     }
 
     fn bury(&mut self, message: Message, ctx: &mut Context<'_>) {
@@ -789,12 +804,7 @@ impl Chamber {
             Activity::Publishing { ticket: asked, message } if *asked == ticket => {
                 let message = message.clone();
                 if happened {
-                    ctx.out.push(Effect::Notice(Notice::Committed {
-                        partition: ctx.name.clone(),
-                        sequence: message.sequence,
-                        dead: true,
-                    }));
-                    self.advance(message, ctx);
+                    self.advance(message, Goal::Pass, ctx);
                 } else {
                     self.delay(RETRY, Then::Publish(message), ctx);
                 }
@@ -849,6 +859,12 @@ fn is_dusty(known: &Known, info: &LogInfo, ctx: &Context<'_>) -> bool {
     let age = Duration::from_micros(ctx.broker_time.saturating_sub(known.stored_at));
     let old = age >= ctx.config.clean_interval && info.last > cursor.read_to();
     old || info.first > cursor.read_to() + 1
+}
+
+fn tell_committed(message: &Message, dead: bool, ctx: &mut Context<'_>) {
+    *ctx.processed += 1;
+    let (partition, sequence) = (ctx.name.clone(), message.sequence);
+    ctx.out.push(Effect::Notice(Notice::Committed { partition, sequence, dead }));
 }
 
 fn tell_replaced(cursor: &Cursor, ctx: &mut Context<'_>) {

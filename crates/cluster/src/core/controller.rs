@@ -39,6 +39,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) commanded_size: Option<u32>,
     /// What the last leader said it was doing, and when that arrived here.
     pub(super) last_state: Option<&'a (ClusterState, Time)>,
+    /// The newest map this process knows, whether it is still stored or not.
+    pub(super) known_map: Option<&'a Arc<AssignmentMap>>,
     /// How long this process has watched, on the healthy clock.
     pub(super) watched: Time,
 }
@@ -201,7 +203,7 @@ impl Controller {
         out: &mut Vec<Effect>,
     ) {
         let Some((map, revision)) = self.map.clone() else {
-            self.begin(around);
+            self.restore(around, tickets, out);
             return;
         };
         let untouched = !around.config.keeps(Guard::TouchFirst);
@@ -221,6 +223,28 @@ impl Controller {
         out.push(Effect::Write { ticket, key: Key::Map, value, condition: Condition::Revision(revision) });
         self.proposed = Some(touched);
         self.phase = Phase::Touching(ticket);
+    }
+
+    /// There is no map. If this process knows one it was lost, and is written again, above every version seen.
+    fn restore(&mut self, around: &Surroundings<'_>, tickets: &mut Tickets, out: &mut Vec<Effect>) {
+        let Some(known) = around.known_map else {
+            self.begin(around);
+            return;
+        };
+        let version = Version(self.next_version(around).0.max(known.version.0 + 1));
+        let restored = Arc::new(AssignmentMap { epoch: self.epoch, version, moved: 0, ..(**known).clone() });
+        let ticket = tickets.next(Purpose::TouchMap);
+        let value = Value::Map(restored.clone());
+        out.push(Effect::Write { ticket, key: Key::Map, value, condition: Condition::Absent });
+        self.proposed = Some(restored);
+        self.phase = Phase::Touching(ticket);
+    }
+
+    /// The watch shows that the map is gone.
+    pub(super) fn map_lost(&mut self, tickets: &mut Tickets, out: &mut Vec<Effect>) {
+        if !matches!(self.phase, Phase::ReadingMap(_)) {
+            self.read_map(tickets, out);
+        }
     }
 
     fn begin(&mut self, around: &Surroundings<'_>) {

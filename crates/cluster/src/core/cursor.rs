@@ -46,6 +46,8 @@ pub struct Cursor {
     pub solo: bool,
     /// The next message is condemned, and why.
     pub dead: Option<Arc<str>>,
+    /// Which message the last four are about, where that is known: it may expire before its verdict is carried out.
+    pub judged: Option<u64>,
     /// Up to here the log was seen to hold nothing unread of this partition.
     pub clean_to: u64,
 }
@@ -86,9 +88,19 @@ impl Cursor {
             deaths: 0,
             solo: false,
             dead: None,
+            judged: None,
             clean_to: 0,
             ..self.clone()
         }
+    }
+
+    /// Nothing is held against the message at `sequence` that was another one's fault.
+    #[must_use]
+    pub fn judging(self, sequence: u64) -> Self {
+        if self.judged.is_none_or(|judged| judged == sequence) {
+            return self;
+        }
+        Self { failures: 0, deaths: 0, solo: false, dead: None, judged: None, ..self }
     }
 
     /// The stamp of the next message: the broker's time, and above the last one whatever the broker's clock does.
@@ -109,29 +121,31 @@ impl Cursor {
             deaths: 0,
             solo: false,
             dead: None,
+            judged: None,
             clean_to: self.clean_to.max(sequence),
             ..self.clone()
         }
     }
 
-    /// The next message failed once more; too many failures condemn it.
+    /// The next message failed once more; too many failures condemn it. The next attempt has a take of its own, so that
+    /// rows of this one, which may still be on their way, never count as that one's.
     #[must_use]
-    pub fn failed(&self, reason: &Arc<str>) -> Self {
+    pub fn failed(&self, sequence: u64, reason: &Arc<str>) -> Self {
         let failures = self.failures + 1;
         let dead = (failures >= ATTEMPTS).then(|| reason.clone());
-        Self { failures, dead, solo: false, ..self.clone() }
+        Self { failures, dead, solo: false, judged: Some(sequence), take: self.take + 1, ..self.clone() }
     }
 
     /// The next message is condemned.
     #[must_use]
-    pub fn condemned(&self, reason: &Arc<str>) -> Self {
-        Self { dead: Some(reason.clone()), solo: false, ..self.clone() }
+    pub fn condemned(&self, sequence: u64, reason: &Arc<str>) -> Self {
+        Self { dead: Some(reason.clone()), solo: false, judged: Some(sequence), ..self.clone() }
     }
 
     /// The next message runs with nothing beside it.
     #[must_use]
-    pub fn alone(&self) -> Self {
-        Self { solo: true, ..self.clone() }
+    pub fn alone(&self, sequence: u64) -> Self {
+        Self { solo: true, judged: Some(sequence), ..self.clone() }
     }
 
     /// Whether the next message must run with nothing beside it: it has been there too often when something went wrong.
@@ -175,6 +189,7 @@ pub(super) mod tests {
             deaths: 0,
             solo: false,
             dead: None,
+            judged: None,
             clean_to: 7,
         }
     }
@@ -191,21 +206,35 @@ pub(super) mod tests {
     #[test]
     fn three_failures_condemn_and_three_of_both_kinds_ask_for_a_run_alone() {
         let reason: Arc<str> = "no such T-chart".into();
-        let twice = cursor().failed(&reason).failed(&reason);
+        let twice = cursor().failed(8, &reason).failed(8, &reason);
         assert_eq!((twice.dead.clone(), twice.wants_solo()), (None, false));
-        assert_eq!(twice.failed(&reason).dead, Some(reason));
+        assert_eq!(twice.failed(8, &reason).dead, Some(reason));
         let mixed = twice.taken(holder(2, 9), Version(3), Predecessor::Unclean);
         assert_eq!((mixed.dead.clone(), mixed.wants_solo()), (None, true));
     }
 
     #[test]
     fn only_a_death_alone_condemns() {
-        let alone = Cursor { deaths: 3, ..cursor() }.alone();
+        let alone = Cursor { deaths: 3, ..cursor() }.alone(8);
         let clean = alone.taken(holder(2, 9), Version(3), Predecessor::Clean);
         assert_eq!((clean.dead, clean.solo), (None, false));
         let crowded = Cursor { deaths: 5, ..cursor() };
         assert_eq!(crowded.taken(holder(2, 9), Version(3), Predecessor::Unclean).dead, None);
         assert!(alone.taken(holder(2, 9), Version(3), Predecessor::Unclean).dead.is_some());
+    }
+
+    #[test]
+    fn every_attempt_has_a_take_of_its_own() {
+        let failed = cursor().failed(8, &"no such T-chart".into());
+        assert_eq!((failed.take, failed.holder), (5, cursor().holder));
+    }
+
+    #[test]
+    fn a_verdict_is_for_the_message_it_was_passed_on() {
+        let condemned = cursor().condemned(8, &"a corrupt blob".into());
+        assert_eq!(condemned.clone().judging(8), condemned);
+        let next = condemned.judging(9);
+        assert_eq!((next.dead, next.judged), (None, None));
     }
 
     #[test]

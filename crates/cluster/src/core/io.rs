@@ -310,9 +310,9 @@ pub struct Origin {
     pub predecessor: Option<Position>,
     /// The id of the message at the predecessor.
     pub context: Arc<str>,
-    /// Which log they come from.
+    /// Which log the predecessor comes from.
     pub stream: u64,
-    /// The time stamp of the newest.
+    /// The highest time stamp, with its take, of what is stored at the newest.
     pub stamp: u64,
 }
 

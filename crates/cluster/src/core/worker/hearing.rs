@@ -50,6 +50,11 @@ impl Worker {
             (Key::Map, Some(Entry { value: Value::Map(map), revision, .. })) => {
                 self.see_map(map, revision, out)
             }
+            (Key::Map, None) => {
+                self.with_controller(now, out, |controller, _, tickets, out| {
+                    controller.map_lost(tickets, out)
+                });
+            }
             (Key::ClusterState, Some(Entry { value: Value::ClusterState(state), .. })) => {
                 if let Some(controller) = &mut self.controller {
                     controller.saw_state(&state);

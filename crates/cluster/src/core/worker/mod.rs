@@ -37,6 +37,7 @@ macro_rules! surroundings {
             partitions: $worker.partitions.as_ref(),
             commanded_size: $worker.commanded_size,
             last_state: $worker.last_state.as_ref(),
+            known_map: $worker.map.as_ref().map(|(map, _)| map),
             watched: $worker.watching_since.map_or(Time::ZERO, |since| $worker.clock.since(since)),
         }
     };
@@ -208,10 +209,12 @@ impl Worker {
         match event {
             Event::Tick => {}
             Event::Synced => {
-                self.synced = true;
-                self.watching_since.get_or_insert(self.clock.mark());
-                self.election.begin_watching(&self.clock);
-                self.enter(now, WorkerState::ClaimingId, "connected");
+                // A watch that begins anew changes nothing.
+                if !std::mem::replace(&mut self.synced, true) {
+                    self.watching_since.get_or_insert(self.clock.mark());
+                    self.election.begin_watching(&self.clock);
+                    self.enter(now, WorkerState::ClaimingId, "connected");
+                }
             }
             Event::Watched { key, entry, retained } => return self.watched(now, &key, entry, retained, out),
             Event::Written { ticket, result } if ticket.purpose == Purpose::Cursor => {

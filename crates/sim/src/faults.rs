@@ -1,0 +1,318 @@
+//! The faults of the design, each by its name. A schedule is a list of them, made from a seed, so that it can be repeated
+//! and shortened.
+
+use std::fmt;
+use std::time::Duration;
+
+use phalanx_cluster::core::types::Time;
+
+use crate::log::Kind;
+use crate::rng::Rng;
+use crate::world::{Planned, ProcessId, World};
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $weight:literal;)*) => {
+        /// A kind of fault that is injected at a moment. Lost, late, repeated and stale answers come by shaking.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault { $($(#[$doc])* $variant,)* }
+
+        impl Fault {
+            /// Every kind.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The name by which it is chosen and counted.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// How often it is chosen, compared to others.
+            fn weight(self) -> u64 {
+                match self { $(Self::$variant => $weight,)* }
+            }
+        }
+    };
+}
+
+faults! {
+    /// A process is killed.
+    Sigkill = "sigkill", 6;
+    /// A process is killed after one of its next effects.
+    KilledBetweenEffects = "killedBetweenEffects", 6;
+    /// A process stands still, and its clock runs on.
+    Sigstop = "sigstop", 5;
+    /// A process and its clock stand still.
+    FrozenMachine = "frozenMachine", 2;
+    /// A process is told to leave.
+    Sigterm = "sigterm", 4;
+    /// A process is told to leave, and killed while it drains.
+    KilledInDrain = "killedInDrain", 3;
+    /// The next message of a chamber kills whoever processes it.
+    Poison = "poison", 2;
+    /// The next message of a chamber fails a few times.
+    FailedAttempts = "failedAttempts", 3;
+    /// The next message of a chamber can never be processed.
+    BrokenMessage = "brokenMessage", 3;
+    /// The next message of a chamber never ends by itself.
+    ProcessTimeout = "processTimeout", 1;
+    /// Nothing passes between a process and the broker.
+    LinkLoss = "linkLoss", 5;
+    /// Nothing passes in one direction.
+    OneWayLoss = "oneWayLoss", 4;
+    /// Answers to a process are late.
+    SlowAnswers = "slowAnswers", 3;
+    /// The heartbeats of a process get lost.
+    HeartbeatGap = "heartbeatGap", 3;
+    /// A process is shown late what it watches: its reads are newer than its watch.
+    SlowWatch = "slowWatch", 3;
+    /// A change of the map is not shown to a process.
+    DroppedMapEvent = "droppedMapEvent", 3;
+    /// A watch begins anew, with old values.
+    Resync = "resync", 3;
+    /// The broker hangs for some seconds.
+    BrokerStall = "brokerStall", 2;
+    /// The broker is away for up to a minute.
+    BrokerOutage = "brokerOutage", 1;
+    /// The broker's clock jumps.
+    BrokerClockStep = "brokerClockStep", 2;
+    /// The bucket of the cursors is made anew.
+    BucketRecreated = "bucketRecreated", 1;
+    /// The map is lost.
+    MapLost = "mapLost", 1;
+    /// The log is made anew.
+    LogRecreated = "logRecreated", 1;
+    /// The log loses its newest messages.
+    LostTail = "lostTail", 1;
+    /// Unread messages grow too old.
+    Expiry = "expiry", 1;
+    /// The store does not answer.
+    StoreOutage = "storeOutage", 3;
+    /// Writes to the store land after their writer has given up.
+    LateStoreWrite = "lateStoreWrite", 3;
+    /// The strategy is changed.
+    StrategyChanged = "strategyChanged", 3;
+    /// The leader is killed.
+    LeaderKilled = "leaderKilled", 4;
+    /// The leader stands still until another leads.
+    TwoLeaders = "twoLeaders", 3;
+    /// Everything is killed, and comes back one by one.
+    AllKilled = "allKilled", 1;
+    /// Every process is replaced, the new one first.
+    RolloutWithSurge = "rolloutWithSurge", 1;
+    /// Every process is replaced, the old one first.
+    Rollout = "rollout", 1;
+    /// More processes than there should be.
+    SurplusReplicas = "surplusReplicas", 3;
+    /// A person makes the fleet smaller, and later as large as before.
+    ScaleDown = "scaleDown", 1;
+    /// A process says another fleet size than the others.
+    MixedFleetSizes = "mixedFleetSizes", 1;
+    /// A process dies again and again.
+    Flapping = "flapping", 1;
+    /// A process joins, and another dies within its window.
+    JoinAndCrash = "joinAndCrash", 2;
+    /// A chamber that nobody has listed publishes.
+    UnknownChamber = "unknownChamber", 1;
+    /// A chamber is removed from the list while it has a backlog.
+    ChamberRemoved = "chamberRemoved", 1;
+    /// A tool sends a notification again, after the broker has forgotten the first.
+    LateDuplicate = "lateDuplicate", 2;
+}
+
+/// A fault at a moment, with what it needs to choose its victim and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Injection {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub fault: Fault,
+    /// From this number it is chosen whom it hits, and for how long.
+    pub dice: u64,
+}
+
+impl fmt::Display for Injection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>10.3} s {}", self.at.as_secs_f64(), self.fault.name())
+    }
+}
+
+/// Faults for so long, chosen from these kinds.
+pub(crate) fn schedule(rng: &mut Rng, kinds: &[Fault], from: Time, until: Time) -> Vec<Injection> {
+    let total: u64 = kinds.iter().map(|kind| kind.weight()).sum();
+    let mut injections = Vec::new();
+    let mut at = from;
+    if total == 0 {
+        return injections;
+    }
+    loop {
+        at += Duration::from_millis(rng.between(100, 25_000));
+        if at >= until {
+            break;
+        }
+        let mut left = rng.between(0, total);
+        let chosen = kinds.iter().find(|kind| {
+            let hit = left < kind.weight();
+            left = left.saturating_sub(kind.weight());
+            hit
+        });
+        injections.extend(chosen.map(|&fault| Injection { at, fault, dice: rng.next() }));
+    }
+    injections
+}
+
+/// Injects one fault.
+pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
+    let mut dice = Rng::new(injection.dice);
+    let living: Vec<ProcessId> = world.living().collect();
+    let Some(&victim) = living.get(dice.next() as usize % living.len().max(1)) else {
+        world.plan(Duration::ZERO, Planned::Start);
+        return;
+    };
+    let leader = world.leader().unwrap_or(victim);
+    let now = world.now();
+    let seconds =
+        |dice: &mut Rng, low: u64, high: u64| Duration::from_millis(dice.between(low * 500, high * 500));
+    let chambers = world.chambers();
+    let chamber = dice.between(0, u64::from(chambers)) as u32;
+    world.note(|| format!("fault {}", injection.fault.name()));
+    // Whoever is killed for good is started again, as its host would.
+    let comes_back = |world: &mut World, dice: &mut Rng| {
+        world.plan(Duration::from_millis(dice.between(500, 20_000)), Planned::Start);
+    };
+    match injection.fault {
+        Fault::Sigkill => {
+            world.kill(victim);
+            comes_back(world, &mut dice);
+        }
+        Fault::KilledBetweenEffects => {
+            world.kill_after_effects(victim, dice.between(0, 20) as u32);
+            comes_back(world, &mut dice);
+        }
+        Fault::Sigstop => {
+            world.stop(victim);
+            let wake = seconds(&mut dice, 1, 120);
+            world.plan(wake, Planned::Resume(victim));
+        }
+        Fault::FrozenMachine => {
+            world.freeze(victim);
+            let wake = seconds(&mut dice, 1, 120);
+            world.plan(wake, Planned::Resume(victim));
+        }
+        Fault::Sigterm => {
+            world.terminate(victim);
+            comes_back(world, &mut dice);
+        }
+        Fault::KilledInDrain => {
+            world.terminate(victim);
+            world.plan(Duration::from_millis(dice.between(0, 400)), Planned::Kill(victim));
+            comes_back(world, &mut dice);
+        }
+        Fault::Poison => world.plan_kind(chamber, Kind::Killer),
+        Fault::FailedAttempts => world.plan_kind(chamber, Kind::Flaky(dice.between(1, 5) as u8)),
+        Fault::BrokenMessage => world.plan_kind(chamber, Kind::Broken),
+        Fault::ProcessTimeout => world.plan_kind(chamber, Kind::Endless),
+        Fault::LinkLoss => world.cut(victim, now + seconds(&mut dice, 1, 40)),
+        Fault::OneWayLoss => {
+            let until = now + seconds(&mut dice, 1, 40);
+            if dice.one_in(2) { world.cut_in(victim, until) } else { world.cut_out(victim, until) }
+        }
+        Fault::SlowAnswers => {
+            world.slow_down(victim, Duration::from_millis(dice.between(200, 1_990)));
+            world.plan(seconds(&mut dice, 4, 40), Planned::Mend(victim));
+        }
+        Fault::HeartbeatGap => {
+            world.lose_heartbeats(victim);
+            world.plan(seconds(&mut dice, 4, 40), Planned::Mend(victim));
+        }
+        Fault::SlowWatch => {
+            world.delay_watch(victim, seconds(&mut dice, 1, 12));
+            world.plan(seconds(&mut dice, 10, 60), Planned::Mend(victim));
+        }
+        Fault::DroppedMapEvent => world.drop_map_event(victim),
+        Fault::Resync => world.begin_watch_anew(victim),
+        Fault::BrokerStall => world.cut_all(now + seconds(&mut dice, 8, 16)),
+        Fault::BrokerOutage => world.cut_all(now + seconds(&mut dice, 20, 120)),
+        Fault::BrokerClockStep => {
+            world.step_broker_clock(dice.between(0, 20_000_000) as i64 - 10_000_000);
+        }
+        Fault::BucketRecreated => world.lose_cursors(),
+        Fault::MapLost => world.lose(&phalanx_cluster::core::types::Key::Map),
+        Fault::LogRecreated => world.recreate_log(),
+        Fault::LostTail => world.lose_tail(dice.between(1, 20) as usize),
+        Fault::Expiry => {
+            world.plan(Duration::ZERO, Planned::Retention(seconds(&mut dice, 1, 10)));
+            world.plan(seconds(&mut dice, 2, 10), Planned::Retention(world.retention()));
+        }
+        Fault::StoreOutage => world.store_away(now + seconds(&mut dice, 2, 60)),
+        Fault::LateStoreWrite => world.store_late(now + seconds(&mut dice, 2, 40)),
+        Fault::StrategyChanged => world.change_strategy(),
+        Fault::LeaderKilled => {
+            world.kill(leader);
+            if dice.one_in(3) {
+                // Its successor too, as soon as it leads.
+                world.plan(Duration::from_millis(dice.between(6_000, 9_000)), Planned::KillLeader);
+                comes_back(world, &mut dice);
+            }
+            comes_back(world, &mut dice);
+        }
+        Fault::TwoLeaders => {
+            world.stop(leader);
+            world.plan(Duration::from_millis(dice.between(5_000, 14_000)), Planned::Resume(leader));
+        }
+        Fault::AllKilled => {
+            for process in living {
+                world.kill(process);
+                world.plan(Duration::from_millis(dice.between(1_000, 25_000)), Planned::Start);
+            }
+        }
+        Fault::RolloutWithSurge => {
+            for (turn, process) in living.into_iter().enumerate() {
+                let at = Duration::from_secs(3 * turn as u64);
+                world.plan(at, Planned::Start);
+                world.plan(at + Duration::from_secs(2), Planned::Terminate(process));
+            }
+        }
+        Fault::Rollout => {
+            for (turn, process) in living.into_iter().enumerate() {
+                let at = Duration::from_secs(4 * turn as u64);
+                world.plan(at, Planned::Terminate(process));
+                world.plan(at + Duration::from_millis(dice.between(500, 20_000)), Planned::Start);
+            }
+        }
+        Fault::SurplusReplicas => {
+            if living.len() < workers + 3 {
+                world.plan(Duration::ZERO, Planned::Start);
+            }
+        }
+        Fault::ScaleDown => {
+            let size = dice.between(workers as u64 / 2, workers as u64).max(1) as u32;
+            world.plan(Duration::ZERO, Planned::FleetSize(Some(size)));
+            world.plan(seconds(&mut dice, 10, 120), Planned::FleetSize(None));
+        }
+        Fault::MixedFleetSizes => {
+            let size = dice.one_in(2).then_some(workers as u32 + 1);
+            world.plan(Duration::ZERO, Planned::StartWithSize(size));
+        }
+        Fault::Flapping => {
+            for turn in 0..4 {
+                let at = Duration::from_millis(5_000 * turn + dice.between(0, 4_000));
+                world.plan(at, Planned::Start);
+                world.plan(at + Duration::from_millis(dice.between(500, 3_000)), Planned::KillNewest);
+            }
+        }
+        Fault::JoinAndCrash => {
+            world.plan(Duration::ZERO, Planned::Start);
+            world.plan(Duration::from_millis(dice.between(0, 9_000)), Planned::Kill(victim));
+        }
+        Fault::UnknownChamber => {
+            if chambers < world.listed() + 5 {
+                world.add_unlisted_chamber();
+            }
+        }
+        Fault::ChamberRemoved => world.unlist(chamber),
+        Fault::LateDuplicate => {
+            if let Some(number) = world.published_for(chamber).checked_sub(1) {
+                world.plan(seconds(&mut dice, 242, 400), Planned::PublishAgain(chamber, number));
+            }
+        }
+    }
+}
