@@ -15,6 +15,8 @@ use crate::world::{Planned, Setup, World};
 const HEALING: Duration = Duration::from_secs(60);
 /// How long what a fault leaves behind may take to come to its end: waits, roll-outs, repeated notifications.
 const TAIL: Duration = Duration::from_secs(10);
+/// How long it may take until a message that does harm is condemned.
+const HARM: Duration = Duration::from_secs(120);
 /// How long after a crash the orphans must be theirs who can take them.
 const RECOVERY: Duration = Duration::from_secs(7);
 
@@ -146,6 +148,8 @@ impl Run {
         }
         let end = world.now() + TAIL;
         world.run_until(end);
+        // A message that kills its workers is a fault for as long as it is there.
+        world.run_while(HARM, World::has_harmful_messages);
         // Whoever was started with another fleet size goes.
         world.kill_odd_ones();
         while world.living().count() < self.workers {

@@ -536,6 +536,15 @@ impl Ledger {
         book.visible.insert(is.position, (number, written.visible));
     }
 
+    /// Whether a message that kills its worker or takes for ever is still to be resolved.
+    pub(crate) fn has_harmful_messages(&self) -> bool {
+        self.books.iter().any(|book| {
+            let open = book.at.values().map(|&message| &book.messages[message]);
+            open.filter(|message| message.status == Status::Open)
+                .any(|message| matches!(message.kind, Kind::Killer | Kind::Endless))
+        })
+    }
+
     /// Counts what nobody has resolved although it is still there, and what went unreported.
     pub(crate) fn close(&mut self, now: Time, owned: impl Fn(usize) -> bool) {
         let mut found = Vec::new();

@@ -738,6 +738,11 @@ impl World {
         std::mem::take(&mut self.ledger.violations)
     }
 
+    /// Whether a message that does harm is still to be resolved.
+    pub fn has_harmful_messages(&self) -> bool {
+        self.ledger.has_harmful_messages()
+    }
+
     /// Whether a promise was broken.
     pub fn has_violations(&self) -> bool {
         !self.ledger.violations.is_empty()
@@ -1125,6 +1130,7 @@ impl World {
         let outcome = match step {
             Step::Die => {
                 self.kill(process);
+                self.plan(Duration::from_secs(3), Planned::Start);
                 return;
             }
             Step::Store => {
@@ -1341,7 +1347,7 @@ impl World {
             Effect::ListSubjects { ticket } => {
                 let found =
                     self.log.chambers().map(|(chamber, last)| (self.names[chamber as usize].clone(), last));
-                Event::Subjects { ticket, result: Ok(found.collect()) }
+                Event::Subjects { ticket, result: Ok((self.log.info(), found.collect())) }
             }
             other => unreachable!("{other:?} is not for the broker"),
         }

@@ -10,7 +10,7 @@ use phalanx_fsm::Fsm;
 
 use super::config::Config;
 use super::health::HealthyClock;
-use super::io::{Condition, Effect, Purpose, ReadError, Ticket, Tickets, WriteError, Written};
+use super::io::{Condition, Effect, LogInfo, Purpose, ReadError, Ticket, Tickets, WriteError, Written};
 use super::planner::Mode;
 use super::publication::{Draft, Imprint, same_partitions};
 use super::roster::Roster;
@@ -340,7 +340,7 @@ impl Controller {
     pub(super) fn subjects(
         &mut self,
         ticket: Ticket,
-        result: Result<Vec<(Arc<str>, u64)>, ReadError>,
+        result: Result<(LogInfo, Vec<(Arc<str>, u64)>), ReadError>,
         around: &Surroundings<'_>,
         tickets: &mut Tickets,
         out: &mut Vec<Effect>,

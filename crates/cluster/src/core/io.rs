@@ -444,8 +444,8 @@ pub enum Event {
     Subjects {
         /// The request.
         ticket: Ticket,
-        /// Each with its last sequence.
-        result: Result<Vec<(Arc<str>, u64)>, ReadError>,
+        /// The log, and each of them with its last sequence.
+        result: Result<(LogInfo, Vec<(Arc<str>, u64)>), ReadError>,
     },
     /// A message was published for a partition: there may be something to read.
     Rung(Arc<str>),

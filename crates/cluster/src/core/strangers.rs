@@ -4,13 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::io::{Effect, Notice, Purpose, ReadError, Ticket, Tickets};
+use super::io::{Effect, LogInfo, Notice, Purpose, ReadError, Ticket, Tickets};
 use super::types::{AssignmentMap, Entry, Partitions, Time, Value};
 
 #[derive(Debug, Default)]
 pub(super) struct Strangers {
     next: Option<Time>,
     asked: Option<Ticket>,
+    /// The log that the candidates were found in.
+    stream: u64,
     /// The last message of each candidate, in the order of the request.
     candidates: Vec<(Arc<str>, Option<u64>)>,
     /// Not in the map, and with unread messages.
@@ -46,7 +48,7 @@ impl Strangers {
     pub(super) fn subjects(
         &mut self,
         ticket: Ticket,
-        result: Result<Vec<(Arc<str>, u64)>, ReadError>,
+        result: Result<(LogInfo, Vec<(Arc<str>, u64)>), ReadError>,
         listed: &Partitions,
         map: Option<&AssignmentMap>,
         tickets: &mut Tickets,
@@ -56,7 +58,8 @@ impl Strangers {
             return;
         }
         self.asked = None;
-        let Ok(subjects) = result else { return };
+        let Ok((info, subjects)) = result else { return };
+        self.stream = info.stream;
         let listed: BTreeSet<&Arc<str>> = listed.iter().map(|(name, _)| name).collect();
         let mut candidates: BTreeMap<Arc<str>, Option<u64>> = map
             .into_iter()
@@ -96,7 +99,8 @@ impl Strangers {
         let (mut unknown, mut done) = (BTreeSet::new(), BTreeSet::new());
         for ((name, last), entry) in self.candidates.drain(..).zip(cursors) {
             let committed = entry.as_ref().map_or(0, |entry| match &entry.value {
-                Value::Cursor(cursor) => cursor.position.sequence,
+                // What was committed in another log says nothing about this one.
+                Value::Cursor(cursor) if cursor.stream == self.stream => cursor.position.sequence,
                 _ => 0,
             });
             let unread = last.is_some_and(|last| last > committed);
