@@ -365,6 +365,9 @@ impl Ledger {
     fn cursor_made(&mut self, now: Time, process: ProcessId, chamber: u32, is: &Cursor) {
         let epoch = self.log_epoch;
         let book = self.book(chamber);
+        // If the log does not hold what the cursor begins after, it may be found to be another one.
+        let vouched = is.position.sequence == 0 || book.at.contains_key(&is.position.sequence);
+        let epoch = if vouched { epoch } else { u64::MAX };
         (book.take, book.taker, book.epoch) = (is.take, Some(process), epoch);
         let kept = match is.base {
             Some(base) => book.committed.iter().position(|(position, _)| *position == base).map(|at| at + 1),

@@ -138,6 +138,11 @@ impl Config {
         self.heartbeat_interval * 3
     }
 
+    /// A claim is renewed this often, with the heartbeat that is next: it may miss twice before it is stale.
+    pub fn claim_renewal(&self) -> Duration {
+        self.claim_stale / 3
+    }
+
     /// How long a freed id is waited for.
     pub fn standby_wait(&self) -> Duration {
         self.heartbeat_interval.mul_f64(0.75)

@@ -157,7 +157,10 @@ impl Worker {
         out.push(self.heartbeat(ticket, false));
         if is_due {
             self.next_heartbeat = now + self.config.heartbeat_interval;
-            self.identity.renew(&mut self.tickets, out);
+            if now >= self.next_renewal {
+                self.next_renewal = now + self.config.claim_renewal();
+                self.identity.renew(&mut self.tickets, out);
+            }
         }
     }
 

@@ -91,6 +91,7 @@ pub struct Worker {
     map_read: Option<Ticket>,
     behind_since: Option<Time>,
     next_heartbeat: Time,
+    next_renewal: Time,
     /// A heartbeat is wanted besides the tick.
     heartbeat_now: bool,
     unanswered: BTreeSet<u64>,
@@ -125,6 +126,7 @@ impl Worker {
             map_read: None,
             behind_since: None,
             next_heartbeat: now,
+            next_renewal: now,
             heartbeat_now: false,
             unanswered: BTreeSet::new(),
             drained: false,
