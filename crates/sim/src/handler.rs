@@ -19,12 +19,12 @@ pub(crate) struct Memory {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) ticket: Ticket,
-    pub(crate) work: Work,
+    pub(crate) work: Box<Work>,
     pub(crate) results: Option<Results>,
 }
 
 impl Run {
-    pub(crate) fn new(ticket: Ticket, work: Work) -> Self {
+    pub(crate) fn new(ticket: Ticket, work: Box<Work>) -> Self {
         Self { ticket, work, results: None }
     }
 }

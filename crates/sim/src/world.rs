@@ -8,8 +8,8 @@ use phalanx_cluster::core::types::{
     AssignmentMap, Entry, Key, Pod, Revision, Time, Value, Version, WorkerId,
 };
 use phalanx_cluster::core::{
-    Condition, Config, Effect, Event, Guard, Notice, Outcome, Page, Purpose, ReadError, Survey, Ticket,
-    Worker, WorkerState, WriteError,
+    Condition, Config, Effect, Event, Guard, Notice, Outcome, Page, Purpose, ReadError, Subjects, Survey,
+    Ticket, Worker, WorkerState, WriteError,
 };
 
 use crate::broker::Broker;
@@ -1347,7 +1347,8 @@ impl World {
             Effect::ListSubjects { ticket } => {
                 let found =
                     self.log.chambers().map(|(chamber, last)| (self.names[chamber as usize].clone(), last));
-                Event::Subjects { ticket, result: Ok((self.log.info(), found.collect())) }
+                let subjects = Subjects { stream: self.log.info().stream, lasts: found.collect() };
+                Event::Subjects { ticket, result: Ok(subjects) }
             }
             other => unreachable!("{other:?} is not for the broker"),
         }
@@ -1370,7 +1371,7 @@ impl World {
             (Value::Cursor(is), before) => {
                 let Key::Cursor(name) = key else { return result };
                 let was = before.as_ref().and_then(|value| match value {
-                    Value::Cursor(cursor) => Some(cursor),
+                    Value::Cursor(cursor) => Some(&**cursor),
                     _ => None,
                 });
                 self.ledger.cursor(now, process, self.numbers[name], was, is, &self.store);

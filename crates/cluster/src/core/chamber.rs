@@ -465,7 +465,7 @@ impl Chamber {
         ctx.out.push(Effect::Write {
             ticket,
             key: Key::Cursor(ctx.name.clone()),
-            value: Value::Cursor(proposed.clone()),
+            value: Value::Cursor(Arc::new(proposed.clone())),
             condition,
         });
         self.activity = Activity::Swapping(Box::new(Swap { ticket, proposed, condition, goal }));
@@ -699,7 +699,7 @@ impl Chamber {
     fn run(&mut self, message: Message, ctx: &mut Context<'_>) {
         let Some(work) = self.work(&message, ctx.config) else { return };
         let ticket = ctx.ask(Purpose::Process);
-        ctx.out.push(Effect::Process { ticket, partition: ctx.name.clone(), work });
+        ctx.out.push(Effect::Process { ticket, partition: ctx.name.clone(), work: Box::new(work) });
         self.activity = Activity::Running { ticket, message };
     }
 
@@ -774,14 +774,19 @@ impl Chamber {
         }
         let (Some(work), Some(reason)) = (self.work(&message, ctx.config), self.reason()) else { return };
         let ticket = ctx.ask(Purpose::Bury);
-        ctx.out.push(Effect::Bury { ticket, partition: ctx.name.clone(), work, reason });
+        ctx.out.push(Effect::Bury { ticket, partition: ctx.name.clone(), work: Box::new(work), reason });
         self.activity = Activity::Burying { ticket, message };
     }
 
     fn publish_dead(&mut self, message: Message, ctx: &mut Context<'_>) {
         let (Some(work), Some(reason)) = (self.work(&message, ctx.config), self.reason()) else { return };
         let ticket = ctx.ask(Purpose::PublishDead);
-        ctx.out.push(Effect::PublishDead { ticket, partition: ctx.name.clone(), work, reason });
+        ctx.out.push(Effect::PublishDead {
+            ticket,
+            partition: ctx.name.clone(),
+            work: Box::new(work),
+            reason,
+        });
         self.activity = Activity::Publishing { ticket, message };
     }
 
@@ -876,7 +881,7 @@ fn known_of(entry: &Entry) -> Option<Known> {
     match &entry.value {
         Value::Cursor(cursor) => {
             let (revision, stored_at) = (entry.revision, entry.stored_at);
-            Some(Known { cursor: cursor.clone(), revision, stored_at })
+            Some(Known { cursor: (**cursor).clone(), revision, stored_at })
         }
         _ => None,
     }

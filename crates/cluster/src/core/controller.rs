@@ -10,7 +10,7 @@ use phalanx_fsm::Fsm;
 
 use super::config::Config;
 use super::health::HealthyClock;
-use super::io::{Condition, Effect, LogInfo, Purpose, ReadError, Ticket, Tickets, WriteError, Written};
+use super::io::{Condition, Effect, Purpose, ReadError, Subjects, Ticket, Tickets, WriteError, Written};
 use super::planner::Mode;
 use super::publication::{Draft, Imprint, same_partitions};
 use super::roster::Roster;
@@ -38,7 +38,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) partitions: Option<&'a Arc<Partitions>>,
     pub(super) commanded_size: Option<u32>,
     /// What the last leader said it was doing, and when that arrived here.
-    pub(super) last_state: Option<&'a (ClusterState, Time)>,
+    pub(super) last_state: Option<&'a (Arc<ClusterState>, Time)>,
     /// The newest map this process knows, whether it is still stored or not.
     pub(super) known_map: Option<&'a Arc<AssignmentMap>>,
     /// How long this process has watched, on the healthy clock.
@@ -340,7 +340,7 @@ impl Controller {
     pub(super) fn subjects(
         &mut self,
         ticket: Ticket,
-        result: Result<(LogInfo, Vec<(Arc<str>, u64)>), ReadError>,
+        result: Result<Subjects, ReadError>,
         around: &Surroundings<'_>,
         tickets: &mut Tickets,
         out: &mut Vec<Effect>,
@@ -413,6 +413,10 @@ impl Controller {
         tickets: &mut Tickets,
         out: &mut Vec<Effect>,
     ) {
+        if self.calculator.state() == CalculatorState::Emergency {
+            // Its map was refused, and whoever was silent has spoken since.
+            self.go(around.now, CalculatorState::Idle, "the crash undid itself");
+        }
         let Some(differs) = self.wanted.as_ref().map(|plan| plan.differs) else { return };
         let map = self.map.as_ref().map(|(map, _)| map.clone());
         // Cursors of a map that was lost: nobody may take them before there is a map above them.
@@ -584,7 +588,7 @@ impl Controller {
             });
         if news {
             let ticket = tickets.next(Purpose::WriteState);
-            let value = Value::ClusterState(state.clone());
+            let value = Value::ClusterState(Arc::new(state.clone()));
             out.push(Effect::Write { ticket, key: Key::ClusterState, value, condition: Condition::None });
             self.said = Some((state, around.now));
             self.heard_back = false;

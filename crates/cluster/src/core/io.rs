@@ -175,7 +175,7 @@ pub enum Effect {
         /// Which partition.
         partition: Arc<str>,
         /// What to do.
-        work: Work,
+        work: Box<Work>,
     },
     /// Drop what runs for a partition: somebody else has taken it.
     Cancel {
@@ -189,7 +189,7 @@ pub enum Effect {
         /// Which partition.
         partition: Arc<str>,
         /// The message and where it stands.
-        work: Work,
+        work: Box<Work>,
         /// Why it is dead.
         reason: Arc<str>,
     },
@@ -201,7 +201,7 @@ pub enum Effect {
         /// Which partition.
         partition: Arc<str>,
         /// The message and where it stands.
-        work: Work,
+        work: Box<Work>,
         /// Why it is dead.
         reason: Arc<str>,
     },
@@ -290,6 +290,15 @@ pub struct Survey {
     pub info: LogInfo,
     /// The last sequence of each partition.
     pub lasts: Vec<Option<u64>>,
+}
+
+/// Every partition that the log holds messages of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subjects {
+    /// Which log it is: the time it was made.
+    pub stream: u64,
+    /// Each partition with its last sequence.
+    pub lasts: Vec<(Arc<str>, u64)>,
 }
 
 /// Up to two messages.
@@ -444,8 +453,8 @@ pub enum Event {
     Subjects {
         /// The request.
         ticket: Ticket,
-        /// The log, and each of them with its last sequence.
-        result: Result<(LogInfo, Vec<(Arc<str>, u64)>), ReadError>,
+        /// What the log holds.
+        result: Result<Subjects, ReadError>,
     },
     /// A message was published for a partition: there may be something to read.
     Rung(Arc<str>),

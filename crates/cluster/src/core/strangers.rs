@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::io::{Effect, LogInfo, Notice, Purpose, ReadError, Ticket, Tickets};
+use super::io::{Effect, Notice, Purpose, ReadError, Subjects, Ticket, Tickets};
 use super::types::{AssignmentMap, Entry, Partitions, Time, Value};
 
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Strangers {
     pub(super) fn subjects(
         &mut self,
         ticket: Ticket,
-        result: Result<(LogInfo, Vec<(Arc<str>, u64)>), ReadError>,
+        result: Result<Subjects, ReadError>,
         listed: &Partitions,
         map: Option<&AssignmentMap>,
         tickets: &mut Tickets,
@@ -58,8 +58,8 @@ impl Strangers {
             return;
         }
         self.asked = None;
-        let Ok((info, subjects)) = result else { return };
-        self.stream = info.stream;
+        let Ok(Subjects { stream, lasts: subjects }) = result else { return };
+        self.stream = stream;
         let listed: BTreeSet<&Arc<str>> = listed.iter().map(|(name, _)| name).collect();
         let mut candidates: BTreeMap<Arc<str>, Option<u64>> = map
             .into_iter()

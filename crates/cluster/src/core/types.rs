@@ -97,17 +97,17 @@ pub enum Value {
     /// Behind [`Key::Claim`].
     Claim(Claim),
     /// Behind [`Key::Heartbeat`] and [`Key::StandbyHeartbeat`].
-    Heartbeat(Heartbeat),
+    Heartbeat(Arc<Heartbeat>),
     /// Behind [`Key::Lease`].
     Lease(Lease),
     /// Behind [`Key::Map`].
     Map(Arc<AssignmentMap>),
     /// Behind [`Key::ClusterState`].
-    ClusterState(ClusterState),
+    ClusterState(Arc<ClusterState>),
     /// Behind [`Key::FleetSize`].
     FleetSize(u32),
     /// Behind [`Key::Cursor`].
-    Cursor(Cursor),
+    Cursor(Arc<Cursor>),
 }
 
 /// A value as the broker has it.

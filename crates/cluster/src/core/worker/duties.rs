@@ -1,6 +1,7 @@
 //! What is due: one pass over everything, asking only what is true now.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use phalanx_fsm::State as _;
 
@@ -168,7 +169,7 @@ impl Worker {
         let holder = self.identity.holder();
         let key =
             holder.map_or(Key::StandbyHeartbeat(self.pod.uid.clone()), |holder| Key::Heartbeat(holder.id));
-        let value = Value::Heartbeat(Heartbeat {
+        let value = Value::Heartbeat(Arc::new(Heartbeat {
             pod: self.pod.clone(),
             holder,
             serial: ticket.serial,
@@ -181,7 +182,7 @@ impl Worker {
             assigned: self.holdings.len(),
             processed: self.consumption.processed(),
             fleet_size: self.config.fleet_size,
-        });
+        }));
         Effect::Write { ticket, key, value, condition: Condition::None }
     }
 
@@ -200,6 +201,18 @@ impl Worker {
         }
     }
 
+    /// When the worker must be called again: for its duties, or for a partition.
+    pub(super) fn set_deadline(&mut self, now: Time) {
+        let partitions = match (self.identity.holder(), &self.map) {
+            (Some(me), Some((map, _))) if self.fence.is_open(now) => {
+                self.consumption.next_deadline(&ground!(self, now, me, map))
+            }
+            _ => None,
+        };
+        let partitions = partitions.map(|due| due.max(now + MOMENT));
+        self.deadline = self.duties_at.into_iter().chain(partitions).min();
+    }
+
     pub(super) fn compute_deadline(&self, now: Time) -> Option<Time> {
         if self.leaving == Some(Leaving::Done) || !self.synced {
             return None;
@@ -211,16 +224,9 @@ impl Worker {
             .controller
             .as_ref()
             .and_then(|controller| controller.next_deadline(&surroundings!(self, now)));
-        let consumption = match (self.identity.holder(), &self.map) {
-            (Some(me), Some((map, _))) if self.fence.is_open(now) => {
-                self.consumption.next_deadline(&ground!(self, now, me, map))
-            }
-            _ => None,
-        };
         let drain = (self.leaving == Some(Leaving::Draining)).then_some(self.drain_until);
         let due = [
             Some(self.next_heartbeat),
-            consumption,
             drain,
             fence,
             behind,

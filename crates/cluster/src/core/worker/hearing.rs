@@ -9,10 +9,10 @@ use super::super::io::{Effect, Purpose, ReadError, Ticket, Warning, WriteError, 
 use super::super::shutdown::Leaving;
 use super::super::types::{AssignmentMap, Entry, Heartbeat, Key, Revision, Time, Value, Version, WorkerId};
 use super::super::{Guard, WorkerState, election, identity};
-use super::Worker;
+use super::{Scope, Worker};
 
 impl Worker {
-    /// A watched value. Says whether it was routine: a sign of life that says nothing new.
+    /// A watched value. Most are signs of life that say nothing new.
     pub(super) fn watched(
         &mut self,
         now: Time,
@@ -20,18 +20,22 @@ impl Worker {
         entry: Option<Entry>,
         retained: bool,
         out: &mut Vec<Effect>,
-    ) -> bool {
+    ) -> Scope {
         match (key, entry) {
             (Key::Claim(id), entry) => {
                 let outcome = self.identity.watched(*id, entry.as_ref(), &self.clock, &mut self.tickets, out);
                 self.identity_came_to(now, outcome, out);
+                // Whoever has an id has no use for the news that others keep theirs.
+                if outcome == identity::Outcome::Nothing && self.identity.holder().is_some() {
+                    return Scope::Nothing;
+                }
             }
             (Key::Heartbeat(id), Some(Entry { value: Value::Heartbeat(beat), .. })) => {
                 self.heard_own(now, &beat, retained);
                 let retained = retained && self.config.keeps(Guard::RetainedIsNoLife);
                 let news = self.roster.note(*id, &beat, retained, now, &self.clock);
                 self.notice_being_behind(now, &beat);
-                return !news;
+                return if news { Scope::Everything } else { Scope::Nothing };
             }
             (Key::StandbyHeartbeat(pod), entry) => {
                 let beat = entry.and_then(|entry| match entry.value {
@@ -41,7 +45,7 @@ impl Worker {
                 if let Some(beat) = &beat {
                     self.heard_own(now, beat, retained);
                 }
-                self.roster.note_standby(pod, beat.as_ref(), retained, &self.clock);
+                self.roster.note_standby(pod, beat.as_deref(), retained, &self.clock);
             }
             (Key::Lease, entry) => {
                 let outcome = self.election.watched(entry.as_ref(), &self.clock);
@@ -74,12 +78,13 @@ impl Worker {
             // A heartbeat that expired says nothing that silence did not; a lost map is not an empty one.
             _ => {}
         }
-        false
+        Scope::Everything
     }
 
     /// Our own heartbeat has come back through the watch: the broker works.
     pub(super) fn heard_own(&mut self, now: Time, beat: &Heartbeat, retained: bool) {
         if !retained
+            && beat.holder == self.identity.holder()
             && beat.pod == self.pod
             && let Some(sent) = self.fence.sent_at(beat.serial)
         {
@@ -120,7 +125,7 @@ impl Worker {
         ticket: Ticket,
         result: Result<Written, WriteError>,
         out: &mut Vec<Effect>,
-    ) {
+    ) -> Scope {
         if let Ok(written) = result {
             self.broker_time = self.broker_time.max(written.stored_at);
         }
@@ -129,6 +134,9 @@ impl Worker {
                 self.unanswered.remove(&ticket.serial);
                 if result.is_ok() {
                     self.fence.heartbeat_acknowledged(now, ticket.serial);
+                    if self.fence.stage() == Stage::Open {
+                        return Scope::Nothing;
+                    }
                 }
             }
             Purpose::Claim | Purpose::Renew => {
@@ -154,6 +162,7 @@ impl Worker {
         if self.leaving == Some(Leaving::Done) {
             out.push(Effect::Exit);
         }
+        Scope::Everything
     }
 
     pub(super) fn fetched(

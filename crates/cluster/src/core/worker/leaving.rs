@@ -30,11 +30,12 @@ impl Worker {
     /// and look for another.
     pub(super) fn retire_if_surplus(&mut self, now: Time, out: &mut Vec<Effect>) {
         let Some(me) = self.identity.holder().filter(|_| self.fence.is_open(now)) else { return };
-        let Some((map, _)) = &self.map else { return };
+        let Some((map, _)) = self.map.as_ref().filter(|(map, _)| !map.workers.contains(&me.id)) else {
+            return;
+        };
         let size =
             fleet_size::in_force(self.commanded_size, &self.config, &self.roster, &self.clock, Some(map));
-        let beyond = size.is_some_and(|size| me.id.0 >= size) && map.fleet_size == size;
-        let surplus = beyond && !map.workers.contains(&me.id);
+        let surplus = size.is_some_and(|size| me.id.0 >= size) && map.fleet_size == size;
         if surplus && self.holdings.len() == 0 && self.holdings.applied() >= map.version {
             self.retiring = true;
             self.controller = None;

@@ -62,6 +62,14 @@ mod duties;
 mod hearing;
 mod leaving;
 
+/// What can follow from an event: most say nothing new, and many concern one partition only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Nothing,
+    Partitions,
+    Everything,
+}
+
 /// The deciding part of one worker: events in, effects out.
 #[derive(Debug)]
 pub struct Worker {
@@ -86,7 +94,7 @@ pub struct Worker {
     watching_since: Option<Mark>,
     partitions: Option<Arc<Partitions>>,
     commanded_size: Option<u32>,
-    last_state: Option<(ClusterState, Time)>,
+    last_state: Option<(Arc<ClusterState>, Time)>,
     map: Option<(Arc<AssignmentMap>, Revision)>,
     map_read: Option<Ticket>,
     behind_since: Option<Time>,
@@ -98,6 +106,8 @@ pub struct Worker {
     /// The shell has drained what it runs.
     drained: bool,
     drain_until: Time,
+    /// When something besides the partitions is due.
+    duties_at: Option<Time>,
     /// When the worker must be called again.
     deadline: Option<Time>,
 }
@@ -131,6 +141,7 @@ impl Worker {
             unanswered: BTreeSet::new(),
             drained: false,
             drain_until: Time::MAX,
+            duties_at: None,
             deadline: None,
             lifecycle: Fsm::new(now),
             tickets: Tickets::default(),
@@ -199,17 +210,31 @@ impl Worker {
         self.clock.advance(now);
         // Whatever the event says: a worker that has slept through its fence does nothing before it knows that.
         self.mind_the_fence(now, out);
-        let routine = self.note(now, event, out);
-        if !(routine && self.deadline.is_some_and(|due| now < due)) && self.leaving != Some(Leaving::Done) {
-            self.pass(now, out);
-            self.deadline = self.compute_deadline(now);
+        let scope = self.note(now, event, out);
+        if self.leaving == Some(Leaving::Done) {
+            self.deadline = None;
+            return;
         }
+        let undue = |at: Option<Time>| at.is_some_and(|at| now < at);
+        if scope == Scope::Nothing && undue(self.deadline) {
+            return;
+        }
+        if scope != Scope::Everything && undue(self.duties_at) && self.leaving.is_none() {
+            self.consume_what_is_due(now, out);
+            if !self.heartbeat_now && self.behind_since.is_none() {
+                self.set_deadline(now);
+                return;
+            }
+        }
+        self.pass(now, out);
+        self.duties_at = self.compute_deadline(now);
+        self.set_deadline(now);
     }
 
-    /// Notes one event. Says whether it was routine: nothing can follow from it.
-    fn note(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) -> bool {
+    /// Notes one event. Says what can follow from it.
+    fn note(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) -> Scope {
         match event {
-            Event::Tick => {}
+            Event::Tick => return Scope::Partitions,
             Event::Synced => {
                 // A watch that begins anew changes nothing.
                 if !std::mem::replace(&mut self.synced, true) {
@@ -221,10 +246,12 @@ impl Worker {
             Event::Watched { key, entry, retained } => return self.watched(now, &key, entry, retained, out),
             Event::Written { ticket, result } if ticket.purpose == Purpose::Cursor => {
                 self.consume(now, Event::Written { ticket, result }, out);
+                return Scope::Partitions;
             }
-            Event::Written { ticket, result } => self.written(now, ticket, result, out),
+            Event::Written { ticket, result } => return self.written(now, ticket, result, out),
             Event::Fetched { ticket, result } if ticket.purpose == Purpose::ReadCursor => {
                 self.consume(now, Event::Fetched { ticket, result }, out);
+                return Scope::Partitions;
             }
             Event::Fetched { ticket, result } => self.fetched(now, ticket, result, out),
             Event::Partitions(partitions) => self.partitions = Some(partitions),
@@ -245,9 +272,12 @@ impl Worker {
                     controller.subjects(ticket, result, around, tickets, out);
                 });
             }
-            event => self.consume(now, event, out),
+            event => {
+                self.consume(now, event, out);
+                return Scope::Partitions;
+            }
         }
-        false
+        Scope::Everything
     }
 
     /// What concerns the partitions we own. Behind a closed fence nothing does.
