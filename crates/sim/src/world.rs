@@ -904,7 +904,9 @@ impl World {
         }
         let mut effects = Vec::new();
         target.worker.handle(target.clock(now), event, &mut effects);
-        let quiet = effects.is_empty() && target.deadline == target.worker.next_deadline();
+        let quiet = effects.is_empty()
+            && target.deadline == target.worker.next_deadline()
+            && (target.wake.is_some() || target.deadline.is_none());
         if quiet {
             return;
         }

@@ -75,6 +75,8 @@ enum Goal {
     Failure(Message),
     /// To condemn a message.
     Condemn(Message),
+    /// To have a take of its own for the attempt after the store is back.
+    Wait,
     /// To note that nothing unread is there.
     Clean,
 }
@@ -160,6 +162,8 @@ pub(super) struct Chamber {
     remembers: bool,
     /// The partition was lost and regained while something ran: it is taken anew before anything else starts.
     must_retake: bool,
+    /// The fence closed while its message ran alone: nothing else starts before the cursor is taken anew.
+    left_solo: bool,
     /// Up to here nothing unread is left, and it is not in the cursor yet.
     clean_to: u64,
     /// The last message of this partition that the log was found to hold.
@@ -185,6 +189,7 @@ impl Chamber {
             held: false,
             remembers: false,
             must_retake: false,
+            left_solo: false,
             clean_to: 0,
             last: None,
             rung: false,
@@ -206,7 +211,7 @@ impl Chamber {
 
     /// Whether nothing that must be finished is going on.
     pub(super) fn is_quiet(&self) -> bool {
-        let decides = |goal: &Goal| !matches!(goal, Goal::Take | Goal::Alone(_) | Goal::Clean);
+        let decides = |goal: &Goal| !matches!(goal, Goal::Take | Goal::Alone(_) | Goal::Wait | Goal::Clean);
         match &self.activity {
             Activity::Running { .. } => false,
             Activity::Swapping(swap) => !decides(&swap.goal),
@@ -221,20 +226,24 @@ impl Chamber {
             && self.known.as_ref().is_some_and(|known| known.cursor.wants_solo() && !known.cursor.solo)
     }
 
-    /// Whether its message runs, or is about to run, with nothing beside it.
+    /// Whether its message runs, or is about to run, with nothing beside it: until the cursor says otherwise, the death
+    /// of this worker would condemn it.
     pub(super) fn is_solo(&self) -> bool {
+        let begins = |swap: &Swap| matches!(swap.goal, Goal::Alone(_));
+        let says_so = self.known.as_ref().is_some_and(|known| known.cursor.solo);
         match &self.activity {
-            Activity::Swapping(swap) => matches!(swap.goal, Goal::Alone(_)),
+            Activity::Swapping(swap) => begins(swap) || self.held && says_so,
             Activity::Delayed { then: Then::Swap(swap) | Then::Settle(swap), .. } => {
-                matches!(swap.goal, Goal::Alone(_))
+                begins(swap) || self.held && says_so
             }
-            Activity::Running { .. } => self.known.as_ref().is_some_and(|known| known.cursor.solo),
-            _ => false,
+            Activity::Running { .. } => says_so,
+            _ => self.left_solo,
         }
     }
 
     /// The fence has closed: whatever ran was dropped, and the cursor must be taken anew afterwards.
     pub(super) fn fence(&mut self, config: &Config) {
+        self.left_solo = self.held && self.known.as_ref().is_some_and(|known| known.cursor.solo);
         if config.keeps(Guard::RetakeAfterFence) {
             self.held = false;
             self.remembers = false;
@@ -284,6 +293,7 @@ impl Chamber {
         }
         if !self.held {
             let ours = found.as_ref().is_some_and(|found| found.cursor.holder == ctx.me);
+            self.left_solo &= ours;
             self.known = found;
             self.held = ours && !ctx.config.keeps(Guard::RetakeAfterRegain);
         }
@@ -557,6 +567,7 @@ impl Chamber {
         match swap.goal {
             Goal::Take => {
                 self.held = true;
+                self.left_solo = false;
                 if ctx.config.keeps(Guard::CacheDropped) {
                     self.remembers = false;
                 }
@@ -585,6 +596,7 @@ impl Chamber {
                 self.delay(wait, Then::Run(message), ctx);
             }
             Goal::Failure(message) | Goal::Condemn(message) => self.bury(message, ctx),
+            Goal::Wait => self.wait_for_store(Then::Read, ctx),
             Goal::Clean => self.activity = Activity::Resting,
         }
     }
@@ -754,8 +766,8 @@ impl Chamber {
             Outcome::Unavailable => {
                 // What was written may still land: the next attempt needs a take of its own.
                 self.remembers = false;
-                self.held = false;
-                self.wait_for_store(Then::Survey, ctx);
+                let retaken = known.cursor.taken(ctx.me, ctx.map.version, Predecessor::Ourselves);
+                self.swap(retaken, Goal::Wait, ctx);
             }
         }
     }

@@ -65,6 +65,11 @@ impl HealthyClock {
         Mark(self.run)
     }
 
+    /// Whether health has lasted since then.
+    pub(super) fn is_recent(&self, mark: Mark) -> bool {
+        mark.0 >= self.epoch_start
+    }
+
     /// How much healthy time has passed since `mark`, or since health last returned, whichever is less.
     pub(super) fn since(&self, mark: Mark) -> Time {
         self.run.saturating_sub(mark.0.max(self.epoch_start))

@@ -136,6 +136,11 @@ impl Roster {
         Some(silent.max(seen.degraded.map_or(Time::ZERO, |since| clock.since(since))))
     }
 
+    /// Whether a worker was heard since health last returned.
+    pub(super) fn spoke_in_health(&self, id: WorkerId, clock: &HealthyClock) -> bool {
+        self.workers.get(&id).and_then(|seen| seen.heard).is_some_and(|heard| clock.is_recent(heard))
+    }
+
     /// Whether a worker was heard within `limit` and has not left.
     pub(super) fn is_live(&self, id: WorkerId, limit: Time, clock: &HealthyClock) -> bool {
         let here = self.workers.get(&id).is_some_and(|seen| !seen.left);

@@ -68,7 +68,9 @@ impl Topology {
         }
         for (id, _) in view.roster.iter() {
             let is_new = named.is_none_or(|workers| !workers.contains(&id));
-            if is_new && inside(id) && view.roster.is_live(id, crash, view.clock) {
+            // The silence of the long dead counts anew when health returns: only a word since then makes one a newcomer.
+            let spoke = view.roster.spoke_in_health(id, view.clock);
+            if is_new && inside(id) && spoke && view.roster.is_live(id, crash, view.clock) {
                 topology.joining.insert(id);
             }
         }
