@@ -124,6 +124,8 @@ pub(crate) struct Ledger {
     books: Vec<Book>,
     /// Grows whenever the log loses what it held.
     log_epoch: u64,
+    /// Whose message runs alone.
+    alone: BTreeMap<ProcessId, u32>,
     pub(crate) counts: Counts,
     pub(crate) violations: Vec<Violation>,
 }
@@ -277,6 +279,11 @@ impl Ledger {
             );
             return;
         };
+        let alone = self.alone.get(&process).copied().filter(|alone| *alone != chamber);
+        if let Some(alone) = alone {
+            self.violate(7, now, format!("{process} starts chamber {chamber} while {alone} runs alone"));
+        }
+        let book = self.book(chamber);
         let beside = book.running.iter().map(|(other, _)| *other).find(|other| *other != process);
         let deaths = book.messages[message].deaths;
         book.running.push((process, message));
@@ -295,11 +302,10 @@ impl Ledger {
     }
 
     /// A worker died while it processed the chamber's message.
-    pub(crate) fn dies(&mut self, process: ProcessId, chamber: u32, alone: bool) {
+    pub(crate) fn dies(&mut self, process: ProcessId, chamber: u32) {
         let book = self.book(chamber);
         for (_, message) in book.running.extract_if(.., |(running, _)| *running == process) {
             book.messages[message].deaths += 1;
-            book.messages[message].died_alone |= alone;
         }
     }
 
@@ -351,14 +357,35 @@ impl Ledger {
         is: &Cursor,
         store: &Store,
     ) {
+        if !is.solo && self.alone.get(&process) == Some(&chamber) {
+            self.alone.remove(&process);
+        }
         match was {
             None => self.cursor_made(now, process, chamber, is),
             Some(was) if is.take != was.take => self.taken(now, process, chamber, was, is),
             Some(was) if is.position != was.position => {
                 self.advanced(now, process, chamber, was, is, store);
             }
-            Some(_) => {}
+            Some(was) => {
+                if is.solo && !was.solo {
+                    self.solo(now, process, chamber);
+                }
+            }
         }
+    }
+
+    /// A message is about to run alone: nothing else may run on its worker.
+    fn solo(&mut self, now: Time, process: ProcessId, chamber: u32) {
+        let beside =
+            self.books.iter().position(|book| book.running.iter().any(|(running, _)| *running == process));
+        if let Some(beside) = beside {
+            self.violate(
+                7,
+                now,
+                format!("chamber {chamber} runs alone on {process}, beside chamber {beside}"),
+            );
+        }
+        self.alone.insert(process, chamber);
     }
 
     /// A cursor that was not there: it may go back, it may not skip.
@@ -403,6 +430,11 @@ impl Ledger {
         let epoch = self.log_epoch;
         let book = self.book(chamber);
         (book.take, book.taker) = (is.take, Some(process));
+        if let (true, true, Some(judged)) = (was.solo, is.dead.is_some(), is.judged)
+            && let Some(&message) = book.at.get(&judged)
+        {
+            book.messages[message].died_alone = true;
+        }
         if is.position == was.position {
             return;
         }

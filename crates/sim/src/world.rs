@@ -414,19 +414,9 @@ impl World {
         self.note(|| format!("{process} is killed"));
         let runs: Vec<u32> = self.processes[process.index()].handler.runs.keys().copied().collect();
         for chamber in runs {
-            let alone = self.runs_alone(chamber, process);
-            self.ledger.dies(process, chamber, alone);
+            self.ledger.dies(process, chamber);
         }
         self.end(process);
-    }
-
-    /// Whether the cursor of a chamber says that its message runs alone.
-    fn runs_alone(&self, chamber: u32, process: ProcessId) -> bool {
-        let _ = process;
-        match self.broker.get(&Key::Cursor(self.names[chamber as usize].clone())).map(|entry| &entry.value) {
-            Some(Value::Cursor(cursor)) => cursor.solo,
-            _ => false,
-        }
     }
 
     fn end(&mut self, process: ProcessId) {

@@ -62,8 +62,10 @@ pub(super) fn may_take(cursor: &Cursor, gainer: &Gainer<'_>) -> Verdict {
         }
     }
     // Out of the map and silent for as long as the fence takes: it has stopped itself. One that only became surplus
-    // is out of the map too, and still finishes what it does.
-    let silent = roster.silence(holder.id, clock).is_none_or(|silent| silent >= config.fence_after());
+    // is out of the map too, and still finishes what it does; one that has just begun may not have been heard yet.
+    let heard = seen.is_some_and(|seen| seen.incarnation == holder.incarnation);
+    let silence = roster.silence(holder.id, clock).filter(|_| heard).unwrap_or(waited);
+    let silent = silence >= config.fence_after();
     if !map.workers.contains(&holder.id) && silent || waited >= config.process_timeout {
         return Verdict::Take(Predecessor::Unclean);
     }
@@ -132,7 +134,9 @@ mod tests {
     fn one_that_is_out_of_the_map_is_waited_for_only_while_it_is_heard() {
         let without = AssignmentMap { workers: BTreeSet::from([WorkerId(2)]), ..map(3) };
         assert_eq!(verdict(Some(applied(2)), &without, 0), Verdict::Wait);
-        assert_eq!(verdict(None, &without, 0), Verdict::Take(Predecessor::Unclean));
+        assert_eq!(verdict(None, &without, 0), Verdict::Wait);
+        assert_eq!(verdict(None, &without, 5), Verdict::Take(Predecessor::Unclean));
+        assert_eq!(verdict(Some(beat_of(holder(1, 0))), &without, 0), Verdict::Wait);
         assert_eq!(verdict(None, &map(3), 0), Verdict::Wait);
     }
 
