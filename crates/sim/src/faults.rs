@@ -243,7 +243,7 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
             world.plan(seconds(&mut dice, 2, 10), Planned::Retention(world.retention()));
         }
         Fault::StoreOutage => world.store_away(now + seconds(&mut dice, 2, 60)),
-        Fault::LateStoreWrite => world.store_late(now + seconds(&mut dice, 2, 40)),
+        Fault::LateStoreWrite => world.store_late(now + seconds(&mut dice, 2, 20), seconds(&mut dice, 2, 60)),
         Fault::StrategyChanged => world.change_strategy(),
         Fault::LeaderKilled => {
             world.kill(leader);

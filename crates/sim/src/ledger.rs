@@ -309,6 +309,11 @@ impl Ledger {
         }
     }
 
+    /// Every cursor is gone, and with it what it said about running alone.
+    pub(crate) fn cursors_lost(&mut self) {
+        self.alone.clear();
+    }
+
     /// Results have reached the store.
     pub(crate) fn rows(&mut self, now: Time, results: &Results, store: &Store, sum: u64) {
         let Results { chamber, position, take, number, .. } = *results;

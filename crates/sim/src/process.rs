@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use phalanx_cluster::core::Worker;
 use phalanx_cluster::core::types::Time;
+use phalanx_cluster::core::{Purpose, Worker};
 
 use crate::handler::Handler;
 use crate::world::Happening;
@@ -80,6 +80,8 @@ pub(crate) struct Process {
     pub(crate) disturbed: bool,
     /// The id it held when last looked at.
     pub(crate) held: Option<u32>,
+    /// Its next request for this purpose is repeated after so long.
+    pub(crate) repeats: Option<(Purpose, Duration)>,
     /// The chambers whose bells it hears.
     pub(crate) bells: BTreeSet<u32>,
 }
@@ -107,6 +109,7 @@ impl Process {
             disturbed_until: Time::ZERO,
             disturbed: false,
             held: None,
+            repeats: None,
             bells: BTreeSet::new(),
         }
     }

@@ -159,6 +159,7 @@ pub struct World {
     store_away_until: Time,
     /// Until then writes to the store get stuck, and land later.
     store_late_until: Time,
+    store_lag: Duration,
     strategy: u64,
     processes: Vec<Process>,
     living: Vec<ProcessId>,
@@ -212,6 +213,7 @@ impl World {
             store: Store::new(rules),
             store_away_until: Time::ZERO,
             store_late_until: Time::ZERO,
+            store_lag: Duration::ZERO,
             strategy: 0,
             processes: Vec::new(),
             living: Vec::new(),
@@ -320,6 +322,37 @@ impl World {
         let map = self.map()?;
         let (name, _) = map.assignments.iter().find(|(_, assignment)| assignment.owner == WorkerId(id))?;
         self.numbers.get(name).copied()
+    }
+
+    /// Gives a chamber to a worker by a new version of the map, as a leader would.
+    pub fn reassign(&mut self, chamber: u32, id: u32) {
+        let Some(map) = self.map() else { return };
+        let mut next = AssignmentMap { version: Version(map.version.0 + 1), moved: 1, ..(**map).clone() };
+        if let Some(assignment) = next.assignments.get_mut(&self.names[chamber as usize]) {
+            assignment.owner = WorkerId(id);
+        }
+        self.command(&Key::Map, Value::Map(Arc::new(next)));
+    }
+
+    /// Whether results of a message have reached the store, whoever wrote them.
+    pub fn has_rows(&self, chamber: u32, number: u64) -> bool {
+        self.store.newest(chamber).is_some_and(|(_, state)| state.number >= number)
+    }
+
+    /// Whether a process is processing a message of a chamber.
+    pub fn is_processing(&self, process: ProcessId, chamber: u32) -> bool {
+        self.processes[process.index()].handler.runs.contains_key(&chamber)
+    }
+
+    /// A process is expected to do well although something befell it: no pause and no time-out was among it.
+    pub fn trust(&mut self, process: ProcessId) {
+        self.processes[process.index()].disturbed_until = Time::ZERO;
+        self.processes[process.index()].disturbed = false;
+    }
+
+    /// The next request of a process for this purpose reaches the broker a second time, so much later.
+    pub fn repeat_request(&mut self, process: ProcessId, purpose: Purpose, after: Duration) {
+        self.processes[process.index()].repeats = Some((purpose, after));
     }
 
     /// Every chamber of a worker, by the stored map.
@@ -573,6 +606,7 @@ impl World {
             .cloned()
             .collect();
         cursors.iter().for_each(|key| self.lose(key));
+        self.ledger.cursors_lost();
         self.disturb_everybody();
     }
 
@@ -616,9 +650,10 @@ impl World {
         self.store_away_until = self.store_away_until.max(until);
     }
 
-    /// Until then what is written to the store lands only then, and its writer waits in vain.
-    pub fn store_late(&mut self, until: Time) {
+    /// Until then what is written to the store lands so much later, and its writer waits in vain.
+    pub fn store_late(&mut self, until: Time, by: Duration) {
         self.store_late_until = self.store_late_until.max(until);
+        self.store_lag = by;
     }
 
     /// From now on messages are processed by another strategy.
@@ -1149,9 +1184,8 @@ impl World {
         let away = self.store_away_until > now;
         let outcome = match run.results {
             Some(results) if self.store_late_until > now => {
-                // It lands when the store is itself again; its writer has given up by then.
-                let lands = self.store_late_until.saturating_sub(now);
-                self.later(lands, Happening::Rows(Box::new(results)));
+                // Its writer has given up when it lands.
+                self.later(self.store_lag, Happening::Rows(Box::new(results)));
                 Outcome::Unavailable
             }
             Some(results) if !away => {
@@ -1222,6 +1256,12 @@ impl World {
             return;
         }
         let cut = target.cut_out.saturating_sub(now);
+        if let Some((purpose, after)) = target.repeats
+            && purpose_of(&effect) == Some(purpose)
+        {
+            self.processes[process.index()].repeats = None;
+            self.later(after, Happening::LateRequest(process, effect.clone()));
+        }
         let (mut delay, mut answered) = (LATENCY, true);
         let writes = writes(&effect);
         match self.shaker.as_mut().map_or(0, |shaker| shaker.between(0, 2_000)) {
@@ -1291,8 +1331,23 @@ impl World {
         }
     }
 
+    /// Without the rule, claims that were not renewed for half a minute of the broker's clock are gone.
+    fn expire_claims(&mut self) {
+        if self.setup.config.without != Some(Guard::NoShortTtl) {
+            return;
+        }
+        let limit = self.micros() - 30_000_000;
+        let old = self
+            .broker
+            .entries()
+            .filter(|(key, entry)| matches!(key, Key::Claim(_)) && entry.stored_at < limit);
+        let old: Vec<Key> = old.map(|(key, _)| key.clone()).collect();
+        old.iter().for_each(|key| self.lose(key));
+    }
+
     /// What a request does at the broker, and the answer.
     fn apply(&mut self, process: ProcessId, effect: Effect) -> Event {
+        self.expire_claims();
         let micros = self.micros();
         match effect {
             Effect::Write { ticket, key, value, condition } => {
@@ -1442,6 +1497,14 @@ impl World {
 /// Whether a request changes something at the broker.
 fn writes(effect: &Effect) -> bool {
     matches!(effect, Effect::Write { .. } | Effect::Delete { .. } | Effect::PublishDead { .. })
+}
+
+/// What a write or a removal is for.
+fn purpose_of(effect: &Effect) -> Option<Purpose> {
+    match effect {
+        Effect::Write { ticket, .. } | Effect::Delete { ticket, .. } => Some(ticket.purpose),
+        _ => None,
+    }
 }
 
 /// What a caller is told when it gives up waiting.

@@ -734,7 +734,7 @@ impl Chamber {
             take: cursor.take,
             stamp,
             attempt: cursor.failures + cursor.deaths + 1,
-            fresh: !self.remembers,
+            fresh: !self.remembers && config.keeps(Guard::CacheDropped),
         })
     }
 
