@@ -5,6 +5,9 @@
 
 mod migrate;
 mod read;
+mod record;
+mod resume;
+mod view;
 mod write;
 
 use std::fs::{File, OpenOptions};
@@ -12,10 +15,12 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Row};
 
-pub use read::{
-    Checkpoint, DeadLetter, EventRow, MacroStats, ProviderStats, Reader, RecordView, RunRow, Step, Version,
+pub use read::Reader;
+pub(crate) use resume::Letter;
+pub use view::{
+    Checkpoint, DeadLetter, EventRow, MacroStats, ProviderStats, RecordView, RunRow, Step, Version,
 };
 pub use write::{Commit, Counts, Moved, SourceRef, Writer};
 
@@ -80,11 +85,26 @@ fn open_for_reading(file: &Path) -> Result<Connection, Error> {
     }
     let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.busy_timeout(Duration::from_secs(10))?;
-    // A writer that was killed before it made the tables leaves a file with nothing in it.
-    if migrate::check(&connection, file, migrate::MIGRATIONS)? == 0 {
-        return Err(Error::Missing(file.to_owned()));
+    match migrate::check(&connection, file, migrate::MIGRATIONS)? {
+        // A writer that was killed before it made the tables leaves a file with nothing in it.
+        0 => Err(Error::Missing(file.to_owned())),
+        version if version < migrate::MIGRATIONS.len() => {
+            drop(connection);
+            drop(open(file)?);
+            open_for_reading(file)
+        }
+        _ => Ok(connection),
     }
-    Ok(connection)
+}
+
+/// All rows of a query.
+fn rows<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+    row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, Error> {
+    Ok(connection.prepare_cached(sql)?.query_map(params, row)?.collect::<Result<_, _>>()?)
 }
 
 fn lock(file: &Path) -> Result<File, Error> {
