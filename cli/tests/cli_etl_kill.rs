@@ -18,7 +18,7 @@ use util::phalanx_command;
 
 const KILLS: u64 = 20;
 /// Of those, how many at least must hit a run that has stored some of its records and not all.
-const KILLED_UNDER_WAY_MIN: usize = 15;
+const KILLED_UNDER_WAY_MIN: usize = 5;
 
 /// A load that takes long enough to be killed.
 struct Load {

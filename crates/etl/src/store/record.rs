@@ -29,32 +29,34 @@ pub(super) fn store(
         keep_version(to, id)?;
         to.prepare_cached("DELETE FROM links WHERE from_urn = ?1")?.execute([urn])?;
     }
-    let id: i64 = to
-        .prepare_cached(
-            "INSERT INTO records (urn, provider, title, text, published, modified, status, severity, details, raw,
-                hash, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1)
-             ON CONFLICT (urn) DO UPDATE SET title = excluded.title, text = excluded.text,
-                published = excluded.published, modified = excluded.modified, status = excluded.status,
-                severity = excluded.severity, details = excluded.details, raw = excluded.raw, hash = excluded.hash,
-                version = version + 1
-             RETURNING id",
+    let values = params![
+        urn,
+        commit.provider,
+        record.title,
+        record.text,
+        record.published,
+        record.modified,
+        record.status,
+        record.severity,
+        record.details,
+        entry.raw,
+        entry.hash
+    ];
+    let id = if let Some((id, _)) = known {
+        to.prepare_cached(
+            "UPDATE records SET provider = ?2, title = ?3, text = ?4, published = ?5, modified = ?6, status = ?7,
+                severity = ?8, details = ?9, raw = ?10, hash = ?11, version = version + 1 WHERE urn = ?1",
         )?
-        .query_row(
-            params![
-                urn,
-                commit.provider,
-                record.title,
-                record.text,
-                record.published,
-                record.modified,
-                record.status,
-                record.severity,
-                record.details,
-                entry.raw,
-                entry.hash
-            ],
-            |row| row.get(0),
-        )?;
+        .execute(values)?;
+        id
+    } else {
+        to.prepare_cached(
+            "INSERT INTO records (urn, provider, title, text, published, modified, status, severity, details, raw,
+                hash, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1)",
+        )?
+        .execute(values)?;
+        to.last_insert_rowid()
+    };
     if known.is_some() {
         say_what_changed(to, id)?;
     }

@@ -1,11 +1,14 @@
 //! Writing: everything that belongs together goes in one transaction.
+//!
+//! What is written for every batch or record is plain INSERT and UPDATE and no upsert: SQLite guards an upsert with a
+//! savepoint, and at a savepoint the full-text index writes out all it has gathered.
 
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
 use phalanx_fsm::State as _;
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::{Error, millis, record};
 use crate::core::broker::Statistics;
@@ -249,11 +252,12 @@ fn apply(to: &Connection, commit: &Commit) -> Result<Counts, Error> {
         }
     }
     if let Some((source, cursor)) = &commit.cursor {
-        to.prepare_cached(
-            "INSERT INTO cursors (provider, source, cursor) VALUES (?1, ?2, ?3)
-             ON CONFLICT DO UPDATE SET cursor = excluded.cursor",
-        )?
-        .execute([&commit.provider, source, cursor])?;
+        let values = [&commit.provider, source, cursor];
+        let update = "UPDATE cursors SET cursor = ?3 WHERE provider = ?1 AND source = ?2";
+        if to.prepare_cached(update)?.execute(values)? == 0 {
+            to.prepare_cached("INSERT INTO cursors (provider, source, cursor) VALUES (?1, ?2, ?3)")?
+                .execute(values)?;
+        }
     }
     for moved in &commit.history {
         history(to, &commit.provider, Some(&commit.run_id), moved, commit.at)?;
@@ -314,15 +318,30 @@ fn save(to: &Connection, commit: &Commit, saved: &Saved) -> Result<(), Error> {
 }
 
 fn source_row(to: &Connection, commit: &Commit, source: &SourceRef) -> Result<i64, Error> {
-    Ok(to
-        .prepare_cached(
-            "INSERT INTO sources (run_id, location, checksum, fetched_ms) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT DO UPDATE SET checksum = coalesce(excluded.checksum, checksum) RETURNING id",
-        )?
-        .query_row(
-            params![commit.run_id, source.location, source.checksum, millis(source.fetched)],
-            |row| row.get(0),
-        )?)
+    let known: Option<i64> = to
+        .prepare_cached("SELECT id FROM sources WHERE run_id = ?1 AND location = ?2")?
+        .query_row([&commit.run_id, &source.location], |row| row.get(0))
+        .optional()?;
+    match (known, &source.checksum) {
+        (Some(id), None) => Ok(id),
+        (Some(id), Some(checksum)) => {
+            to.prepare_cached("UPDATE sources SET checksum = ?2 WHERE id = ?1")?
+                .execute(params![id, checksum])?;
+            Ok(id)
+        }
+        (None, checksum) => {
+            to.prepare_cached(
+                "INSERT INTO sources (run_id, location, checksum, fetched_ms) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![
+                commit.run_id,
+                source.location,
+                checksum,
+                millis(source.fetched)
+            ])?;
+            Ok(to.last_insert_rowid())
+        }
+    }
 }
 
 fn apply_entry(
