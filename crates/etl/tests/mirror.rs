@@ -273,6 +273,36 @@ fn a_pause_during_back_off_is_taken_when_the_back_off_ends() {
 }
 
 #[test]
+fn a_stop_ends_the_run_and_the_next_one_goes_on_where_it_was() {
+    let (_dir, db) = scratch();
+    let all = records(400);
+    let (stopped, held) = std::sync::mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let mirror = Mirror::new(move |request| {
+        if request.number == 1 {
+            // Until the stop is on its way.
+            let _ = held.lock().unwrap().recv();
+        }
+        Answer::Body(page(request, &all, 100))
+    });
+    let mut stopped = Some(stopped);
+    let mut patient = options(&db, &mirror.url);
+    patient.timeouts.answer = Duration::from_secs(60);
+    let summary = run_with(patient, |handle, progress| {
+        if progress.counts.read == 100 {
+            handle.send(Some("cve"), Command::Stop);
+            stopped = None;
+        }
+    });
+    assert!(stopped.is_none());
+    let first = &summary.runs[0];
+    assert_eq!(first.outcome.as_deref(), Some("stopped"), "{summary:?}");
+    assert!(first.read < 400, "{summary:?}");
+    let rest = 400 - first.read;
+    assert_run(&run(options(&db, &mirror.url)), "completed", (rest, rest, 0, 0));
+}
+
+#[test]
 fn a_pause_while_acquiring_takes_effect_at_once() {
     let (_dir, db) = scratch();
     let all = records(20);

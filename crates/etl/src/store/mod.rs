@@ -15,7 +15,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
 pub use read::Reader;
 pub(crate) use resume::Letter;
@@ -60,8 +60,11 @@ pub enum Error {
         /// Why.
         error: std::io::Error,
     },
+    /// The file is something else.
+    #[error("{0} is no store of phalanx etl: choose another file with --db")]
+    Foreign(PathBuf),
     /// SQLite says no.
-    #[error("the database says: {0}")]
+    #[error("the database fails")]
     Sqlite(#[from] rusqlite::Error),
 }
 
@@ -70,6 +73,7 @@ pub(crate) fn open(file: &Path) -> Result<(Connection, File), Error> {
     let lock = lock(file)?;
     let mut connection = Connection::open(file)?;
     connection.busy_timeout(Duration::from_secs(10))?;
+    refuse_foreign(&connection, file)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     // A killed process loses nothing committed; after a power cut the file is whole, at an earlier commit.
     connection.pragma_update(None, "synchronous", "normal")?;
@@ -87,6 +91,7 @@ fn open_for_reading(file: &Path) -> Result<Connection, Error> {
     }
     let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.busy_timeout(Duration::from_secs(10))?;
+    refuse_foreign(&connection, file)?;
     match migrate::check(&connection, file, migrate::MIGRATIONS)? {
         // A writer that was killed before it made the tables leaves a file with nothing in it.
         0 => Err(Error::Missing(file.to_owned())),
@@ -96,6 +101,20 @@ fn open_for_reading(file: &Path) -> Result<Connection, Error> {
             open_for_reading(file)
         }
         _ => Ok(connection),
+    }
+}
+
+/// Somebody else's file is left alone: one that is no database, or whose tables are not ours.
+fn refuse_foreign(connection: &Connection, file: &Path) -> Result<(), Error> {
+    let sql =
+        "SELECT count(*) > 0 AND NOT max(name = 'record_versions') FROM sqlite_schema WHERE type = 'table'";
+    match connection.query_row(sql, [], |row| row.get::<_, Option<bool>>(0)) {
+        Ok(Some(true)) => Err(Error::Foreign(file.to_owned())),
+        Ok(_) => Ok(()),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            Err(Error::Foreign(file.to_owned()))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

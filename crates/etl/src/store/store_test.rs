@@ -248,3 +248,17 @@ fn a_retry_is_a_run_of_its_own_that_satisfies_nobody() {
     assert_eq!((stats.satisfied, stats.last_outcome, stats.run_id.as_deref()), (false, None, Some("cve-1")));
     assert_eq!(writer.unfinished("cve").unwrap().unwrap().run_id, "cve-1", "the run under way goes on");
 }
+
+#[test]
+fn a_file_of_somebody_else_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (text, other) = (dir.path().join("notes.txt"), dir.path().join("other.db"));
+    std::fs::write(&text, "these are notes, and no database at all").unwrap();
+    Connection::open(&other).unwrap().execute_batch("CREATE TABLE bookmarks (url)").unwrap();
+    for file in [&text, &other] {
+        let before = std::fs::read(file).unwrap();
+        assert!(matches!(Writer::open(file), Err(Error::Foreign(_))), "{}", file.display());
+        assert!(matches!(Reader::open(file), Err(Error::Foreign(_))), "{}", file.display());
+        assert_eq!(std::fs::read(file).unwrap(), before, "{}", file.display());
+    }
+}
