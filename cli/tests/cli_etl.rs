@@ -22,12 +22,14 @@ fn json(run: &Run) -> Value {
 }
 
 fn mirror(dir: &Path) {
-    fs::create_dir_all(dir.join("mirror/asvs")).expect("it works");
-    fs::create_dir_all(dir.join("mirror/nvd")).expect("it works");
-    fs::write(dir.join("mirror/asvs/asvs-5.0.0-en.csv"), ASVS).expect("it works");
+    let write = |folder: &str, file: &str, text: &str| {
+        fs::create_dir_all(dir.join(folder)).expect("a folder of the mirror");
+        fs::write(dir.join(folder).join(file), text).expect("a file of the mirror");
+    };
+    write("mirror/asvs", "asvs-5.0.0-en.csv", ASVS);
     let feed = r#"{"resultsPerPage": 2, "startIndex": 0, "totalResults": 2, "format": "NVD_CVE", "version": "2.0",
         "vulnerabilities": [{"cve": {"id": "CVE-2024-1000"}}]}"#;
-    fs::write(dir.join("mirror/nvd/nvdcve-2.0-2024.json"), feed).expect("it works");
+    write("mirror/nvd", "nvdcve-2.0-2024.json", feed);
 }
 
 #[test]
@@ -46,6 +48,21 @@ fn a_run_says_what_it_did_by_numbers_and_by_its_exit_code() {
     );
     assert_eq!(runs[0]["runId"], "asvs-1");
     assert!(runs[0]["durationMs"].is_number());
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&json(&run)), ["runs"]);
+    let mut fields = [
+        "provider",
+        "runId",
+        "outcome",
+        "read",
+        "stored",
+        "unchanged",
+        "deadLettered",
+        "skipped",
+        "durationMs",
+    ];
+    fields.sort_unstable();
+    assert_eq!(keys(&runs[0]), fields);
 
     let again = etl(dir.path(), &["run", "asvs", "--mirror", "mirror", "--json"]).succeeds();
     assert_eq!(numbers(&json(&again)["runs"][0]), [3, 0, 2, 1, 0]);
@@ -77,7 +94,7 @@ fn what_was_loaded_can_be_looked_at() {
         see(&["events"])["events"].as_array().unwrap().iter().map(|e| e["kind"].to_string()).collect();
     assert_eq!(kinds, [r#""PROVIDER_STARTED""#, r#""QUOTA_GRANTED""#, r#""PROVIDER_COMPLETED""#]);
     assert_eq!(see(&["show", "v2e::owasp::asvs::1.1.1"])["text"], "Verify it.");
-    assert_eq!(see(&["retry"])["left"], 1);
+    assert_eq!(see(&["retry"])["runs"][0]["deadLettered"], 1, "what was not understood still is not");
     etl(dir.path(), &["status", "--db", "x.db"]).succeeds();
 }
 
@@ -92,6 +109,18 @@ fn wrong_use_is_2_a_failed_provider_is_4_and_a_missing_database_is_1() {
     let unknown =
         etl(dir.path(), &["run", "cve", "--source", "cve=mirror/asvs/asvs-5.0.0-en.csv"]).fails_with(4);
     assert!(unknown.stdout.contains("not an NVD feed"), "{unknown:?}");
+    fs::write(dir.path().join("mirror/other.json"), "{}").unwrap();
+    for (source, refused) in [
+        ("asvs=mirror/other.json", "not an ASVS file"),
+        ("asvs=mirror", "there is no file in it this provider knows"),
+        ("asvs=nowhere.csv", "No such file"),
+    ] {
+        let run = etl(dir.path(), &["run", "asvs", "--source", source, "--db", "y.db"]).fails_with(4);
+        assert!(run.stdout.contains(refused), "{source}: {run:?}");
+    }
+    assert!(etl(dir.path(), &["retry", "nope", "--db", "y.db"]).fails_with(2).stderr.contains("asvs, cve"));
+    etl(dir.path(), &["retry", "--db", "none.db"]).fails_with(1);
+    assert!(!dir.path().join("none.db").exists(), "nobody makes a store by looking for it");
     assert!(etl(dir.path(), &["status", "--db", "none.db"]).fails_with(1).stderr.contains("does not exist"));
     assert!(etl(dir.path(), &["show", "CVE-2024-1000"]).fails_with(1).stderr.contains("not a URN"));
 }
@@ -102,4 +131,65 @@ fn the_version_of_asvs_can_be_said_outright() {
     mirror(dir.path());
     etl(dir.path(), &["run", "asvs", "--source", "asvs@6.0.0=mirror/asvs/asvs-5.0.0-en.csv"]).succeeds();
     etl(dir.path(), &["show", "v2e::owasp::asvs::6.0.0-V1.1.1"]).succeeds();
+}
+
+#[test]
+fn a_dead_letter_that_is_understood_by_now_becomes_a_record_in_a_run_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    mirror(dir.path());
+    etl(dir.path(), &["run", "asvs", "--mirror", "mirror", "--db", "x.db"]).succeeds();
+    // As if an older program had not understood a requirement: its bytes are a letter and no record.
+    let store = rusqlite::Connection::open(dir.path().join("x.db")).unwrap();
+    store
+        .execute_batch(
+            "INSERT INTO dead_letters (provider, hash, run_id, source_id, position, reason, raw, at_ms)
+                SELECT provider, hash, run_id, source_id, position, 'too new', raw, stored_ms
+                FROM records JOIN provenance ON record_id = id WHERE urn LIKE '%V1.1.2';
+             INSERT INTO search (search, rowid, title, text)
+                SELECT 'delete', id, title, text FROM records WHERE urn LIKE '%V1.1.2';
+             DELETE FROM provenance WHERE record_id = (SELECT id FROM records WHERE urn LIKE '%V1.1.2');
+             DELETE FROM records WHERE urn LIKE '%V1.1.2';",
+        )
+        .unwrap();
+    let first_run = || -> (i64, i64, i64) {
+        let sql = "SELECT read, stored, dead_lettered FROM runs WHERE id = 'asvs-1'";
+        store.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
+    };
+    let before = first_run();
+    etl(dir.path(), &["show", "v2e::owasp::asvs::V1.1.2", "--db", "x.db"]).fails_with(1);
+
+    let run =
+        json(&etl(dir.path(), &["retry", "asvs", "--db", "x.db", "--json"]).succeeds())["runs"][0].clone();
+    let numbers = ["read", "stored", "deadLettered"].map(|name| run[name].as_i64().unwrap());
+    assert_eq!((run["runId"].as_str(), numbers), (Some("asvs-2"), [2, 1, 1]));
+    assert_eq!(first_run(), before, "the run that left the letter keeps its counters");
+    let shown =
+        json(&etl(dir.path(), &["show", "v2e::owasp::asvs::V1.1.2", "--db", "x.db", "--json"]).succeeds());
+    assert_eq!((shown["text"].as_str(), shown["runId"].as_str()), (Some("Verify that."), Some("asvs-2")));
+    assert!(shown["source"].as_str().unwrap().ends_with("asvs-5.0.0-en.csv"), "{shown}");
+    let left = json(&etl(dir.path(), &["failures", "--db", "x.db", "--json"]).succeeds());
+    assert_eq!(left["failures"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_second_process_on_the_same_store_is_refused_with_the_pid_of_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    mirror(dir.path());
+    let writer = phalanx_etl::store::Writer::open(&dir.path().join("x.db")).unwrap();
+    let refused = etl(dir.path(), &["run", "asvs", "--mirror", "mirror", "--db", "x.db"]).fails_with(1);
+    assert!(
+        refused.stderr.contains(&format!("being written by process {}", std::process::id())),
+        "{refused:?}"
+    );
+    drop(writer);
+    etl(dir.path(), &["run", "asvs", "--mirror", "mirror", "--db", "x.db"]).succeeds();
+}
+
+#[test]
+fn without_a_terminal_progress_is_plain_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    mirror(dir.path());
+    let run = etl(dir.path(), &["run", "asvs", "--mirror", "mirror"]).succeeds();
+    assert!(run.stderr.contains("asvs: 3 read, 2 stored, 0 unchanged, 1 dead letters: completed"), "{run:?}");
+    assert!(!run.stderr.contains('\u{1b}'), "{run:?}");
 }

@@ -26,7 +26,10 @@ impl Generated {
 
 /// Every generated file, as it should be now.
 pub(crate) fn all() -> Result<Vec<Generated>> {
-    Ok(vec![Generated { path: root().join("docs/state-machines.md"), content: state_machines()? }])
+    Ok(vec![
+        Generated { path: root().join("docs/state-machines.md"), content: state_machines()? },
+        with_diagrams("docs/etl.md")?,
+    ])
 }
 
 const MACHINES: [(&str, &str, &str); 4] = [
@@ -42,21 +45,62 @@ fn state_machines() -> Result<String> {
          Written by `cargo xtask fix` from the declarations in the code; `phalanx fsm` prints the same.\n",
     );
     for (machine, title, about) in MACHINES {
-        let print = |format| {
-            output(&mut cargo(&[
-                "run",
-                "--quiet",
-                "--package",
-                "phalanx-cli",
-                "--",
-                "fsm",
-                machine,
-                "--format",
-                format,
-            ]))
-        };
-        let (table, diagram) = (print("table")?, print("mermaid")?);
-        text.push_str(&format!("\n## {title}\n\n{about}\n\n{table}\n```mermaid\n{diagram}```\n"));
+        let (table, diagram) = (print(machine, "table")?, diagram(machine)?);
+        text.push_str(&format!("\n## {title}\n\n{about}\n\n{table}\n{diagram}"));
     }
     Ok(text)
+}
+
+/// The page as it is, with the diagram of `MACHINE` below each line `<!-- diagram: MACHINE -->`.
+fn with_diagrams(page: &str) -> Result<Generated> {
+    let path = root().join(page);
+    let text = fs::read_to_string(&path).with_context(|| format!("could not read {page}"))?;
+    Ok(Generated { path, content: fill(&text, diagram)? })
+}
+
+fn fill(text: &str, diagram: impl Fn(&str) -> Result<String>) -> Result<String> {
+    const MARK: &str = "<!-- diagram: ";
+    let mut filled = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        filled.push_str(line);
+        filled.push('\n');
+        if let Some(machine) = line.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(" -->")) {
+            filled.push_str(&diagram(machine)?);
+            if lines.next_if(|next| next.starts_with("```mermaid")).is_some() {
+                for old in lines.by_ref() {
+                    if old == "```" {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    Ok(filled)
+}
+
+fn diagram(machine: &str) -> Result<String> {
+    Ok(format!("```mermaid\n{}```\n", print(machine, "mermaid")?))
+}
+
+fn print(machine: &str, format: &str) -> Result<String> {
+    let fsm = ["run", "--quiet", "--package", "phalanx-cli", "--", "fsm", machine, "--format", format];
+    output(&mut cargo(&fsm))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diagram_replaces_the_one_below_its_mark_and_nothing_else() {
+        let diagram = |machine: &str| Ok(format!("```mermaid\n{machine}\n```\n"));
+        let page = "a\n<!-- diagram: x -->\n```mermaid\nold\n```\nb\n<!-- diagram: y -->\nc\n```mermaid\nkept\n```\n";
+        let filled = fill(page, diagram).unwrap();
+        assert_eq!(
+            filled,
+            "a\n<!-- diagram: x -->\n```mermaid\nx\n```\nb\n<!-- diagram: y -->\n```mermaid\ny\n```\nc\n```mermaid\nkept\n```\n"
+        );
+        assert_eq!(fill(&filled, diagram).unwrap(), filled);
+    }
 }

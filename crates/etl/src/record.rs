@@ -95,12 +95,15 @@ impl Entry {
     }
 }
 
+/// Records are small and many: below level 0 zstd builds no tables for each of them.
+const LEVEL: i32 = -1;
+
 /// Raw sources are kept compressed; a context is dear to make and is used again.
 pub(crate) struct Compressor(zstd::bulk::Compressor<'static>);
 
 impl Compressor {
     pub(crate) fn new() -> Self {
-        Self(zstd::bulk::Compressor::new(1).expect("level 1 exists"))
+        Self(zstd::bulk::Compressor::new(LEVEL).expect("every level down to -131072 exists"))
     }
 
     fn compress(&mut self, raw: &[u8]) -> Vec<u8> {

@@ -14,7 +14,8 @@ use serde_json::Value;
 fn load(db: &Path, id: &str, source: &Path) -> Summary {
     let mut options = Options::new(db.to_owned());
     options.sources.insert(id.to_owned(), Source::parse(&source.display().to_string(), None));
-    Engine::new(options).expect("it works").run(&[id.to_owned()], &mut |_| {}).expect("it works")
+    let engine = Engine::new(options).expect("the built-in set is sound");
+    engine.run(&[id.to_owned()], &mut |_| {}).expect("the store can be written")
 }
 
 #[track_caller]
@@ -120,4 +121,33 @@ fn a_compressed_feed_is_read_like_a_plain_one() {
     std::io::Write::write_all(&mut gzip, util::page_of(0, 250, &records, 250).as_bytes()).unwrap();
     gzip.finish().unwrap();
     assert_adds_up(&load(&dir.path().join("x.db"), "cve", &file), 250, "completed");
+}
+
+#[test]
+fn loading_again_what_has_not_changed_changes_no_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("nvdcve-2.0-2024.json");
+    let records: Vec<_> = (0..250).map(util::cve).collect();
+    fs::write(&file, util::page_of(0, 250, &records, 250)).unwrap();
+    let db = dir.path().join("x.db");
+    let rows = || -> Vec<String> {
+        let store = rusqlite::Connection::open(&db).unwrap();
+        let mut all = Vec::new();
+        for sql in [
+            "SELECT json_array(id, urn, version, hex(hash), hex(raw), title, text, details) FROM records ORDER BY id",
+            "SELECT json_array(record_id, source_id, position, run_id, stored_ms) FROM provenance ORDER BY 1",
+            "SELECT json_array(from_urn, kind, to_urn) FROM links ORDER BY 1",
+            "SELECT json_array(urn, version) FROM record_versions ORDER BY 1",
+        ] {
+            let mut statement = store.prepare(sql).unwrap();
+            all.extend(statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap));
+        }
+        all
+    };
+    load(&db, "cve", &file);
+    let before = rows();
+    assert_eq!(before.len(), 3 * 250);
+    let again = load(&db, "cve", &file);
+    assert_eq!((again.runs[0].stored, again.runs[0].unchanged), (0, 250));
+    assert_eq!(rows(), before);
 }

@@ -18,7 +18,7 @@ fn records(count: usize) -> Vec<Value> {
 }
 
 fn scratch() -> (TempDir, std::path::PathBuf) {
-    let dir = tempfile::tempdir().expect("it works");
+    let dir = tempfile::tempdir().expect("a folder for the test");
     let db = dir.path().join("etl.db");
     (dir, db)
 }
@@ -32,13 +32,14 @@ fn assert_run(summary: &Summary, outcome: &str, counts: (i64, i64, i64, i64)) {
 
 fn has_record(db: &std::path::Path, n: usize) -> bool {
     let urn = format!("v2e::nvd::cve::CVE-2024-{:05}", 10_000 + n);
-    Reader::open(db).expect("it works").record(&urn).expect("it works").is_some()
+    Reader::open(db).expect("a store was made").record(&urn).expect("the store can be read").is_some()
 }
 
 #[test]
 fn a_storm_of_refusals_and_timeouts_costs_patience_and_no_record() {
     let (_dir, db) = scratch();
-    let all = records(50);
+    // A page begins with the last record of the one before: five pages of ten hold 46.
+    let all = records(46);
     let mirror = Mirror::new(move |request| match request.number % 4 {
         // Each page is refused three times in a row, always in another way.
         n @ 0..=2 => match (request.number / 4 + n) % 5 {
@@ -51,7 +52,7 @@ fn a_storm_of_refusals_and_timeouts_costs_patience_and_no_record() {
         _ => Answer::Body(page(request, &all, 10)),
     });
     let summary = run(options(&db, &mirror.url));
-    assert_run(&summary, "completed", (50, 50, 0, 0));
+    assert_run(&summary, "completed", (46, 46, 0, 0));
     assert_eq!(mirror.requests().len(), 20);
     let events = Reader::open(&db).unwrap().events(1000).unwrap();
     let limited = events.iter().filter(|event| event.kind == "RATE_LIMITED").count();
@@ -66,7 +67,7 @@ fn after_the_retries_the_run_fails_and_the_next_resumes_at_that_page() {
     let ill = Arc::new(AtomicBool::new(true));
     let is_ill = Arc::clone(&ill);
     let mirror = Mirror::new(move |request| {
-        if request.start() == 10 && is_ill.load(Ordering::SeqCst) {
+        if request.start() == 9 && is_ill.load(Ordering::SeqCst) {
             Answer::Status(503, None)
         } else {
             Answer::Body(page(request, &all, 10))
@@ -77,7 +78,7 @@ fn after_the_retries_the_run_fails_and_the_next_resumes_at_that_page() {
     assert_eq!(first, 1 + 4, "one page, then one that is tried once and three times more");
     ill.store(false, Ordering::SeqCst);
     assert_run(&run(options(&db, &mirror.url)), "completed", (20, 20, 0, 0));
-    assert_eq!(mirror.requests()[first].start(), 10);
+    assert_eq!(mirror.requests()[first].start(), 9, "at the last record that is stored");
     let kinds: Vec<_> =
         Reader::open(&db).unwrap().events(1000).unwrap().into_iter().map(|e| e.kind).collect();
     assert!(kinds.contains(&"PROVIDER_FAILED".to_owned()));
@@ -88,14 +89,14 @@ fn an_empty_page_below_the_total_never_moves_the_watermark() {
     let (_dir, db) = scratch();
     let all = records(30);
     let mirror = Mirror::new(move |request| {
-        if request.start() == 20 && request.number < 4 {
-            Answer::Body(page_of(20, 30, &[], 10))
+        if request.start() == 18 && request.number < 4 {
+            Answer::Body(page_of(18, 30, &[], 10))
         } else {
             Answer::Body(page(request, &all, 10))
         }
     });
     assert_run(&run(options(&db, &mirror.url)), "completed", (30, 30, 0, 0));
-    assert_eq!(mirror.requests().len(), 5, "the empty page was asked for again, twice");
+    assert_eq!(mirror.requests().len(), 6, "the empty page was asked for again, twice");
     assert!(has_record(&db, 29));
 }
 
@@ -108,7 +109,7 @@ fn a_body_cut_in_the_middle_is_asked_for_again() {
         if request.number == 1 { Answer::Cut(body) } else { Answer::Body(body) }
     });
     assert_run(&run(options(&db, &mirror.url)), "completed", (20, 20, 0, 0));
-    assert_eq!(mirror.requests().len(), 3);
+    assert_eq!(mirror.requests().len(), 4, "three pages, one of them twice");
 }
 
 #[test]
@@ -124,6 +125,41 @@ fn a_total_that_changes_between_pages_begins_the_window_anew() {
 }
 
 #[test]
+fn a_record_that_moves_behind_us_while_the_total_stays_is_not_lost() {
+    let (_dir, db) = scratch();
+    let before = records(30);
+    let mut after = before.clone();
+    // From the second page to the front: whoever reads on would meet record 9 twice and never record 15.
+    let moved = after.remove(15);
+    after.insert(0, moved);
+    let mirror = Mirror::new(move |request| {
+        Answer::Body(page(request, if request.number == 0 { &before } else { &after }, 10))
+    });
+    let summary = run(options(&db, &mirror.url));
+    assert_run(&summary, "completed", (40, 30, 10, 0));
+    assert!(has_record(&db, 15));
+}
+
+#[test]
+fn an_api_that_never_stops_moving_fails_the_run_and_keeps_the_watermark() {
+    let (_dir, db) = scratch();
+    let mut all = records(30);
+    let all = Arc::new(Mutex::new(std::mem::take(&mut all)));
+    let mirror = Mirror::new(move |request| {
+        let mut all = all.lock().unwrap();
+        all.rotate_left(1);
+        Answer::Body(page(request, &all, 10))
+    });
+    let summary = run(options(&db, &mirror.url));
+    let run = &summary.runs[0];
+    assert_eq!(run.outcome.as_deref(), Some("failed"), "{run:?}");
+    assert!(run.reason.as_ref().unwrap().contains("the records moved between pages, 4 times"), "{run:?}");
+    let store = rusqlite::Connection::open(&db).unwrap();
+    let cursor: String = store.query_row("SELECT cursor FROM cursors", [], |row| row.get(0)).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&cursor).unwrap()["watermark"], Value::Null);
+}
+
+#[test]
 fn one_malformed_record_among_thousands_is_one_dead_letter() {
     let (_dir, db) = scratch();
     let mut all = records(3000);
@@ -136,7 +172,8 @@ fn one_malformed_record_among_thousands_is_one_dead_letter() {
         (1, 1234, r#"{"cve":{"id":1234}}"#)
     );
     let retried = phalanx_etl::engine::retry(&options(&db, &mirror.url), &[]).unwrap();
-    assert_eq!((retried.understood, retried.left), (0, 1));
+    assert_eq!((retried[0].read, retried[0].stored, retried[0].dead_lettered), (1, 0, 1));
+    assert_eq!(Reader::open(&db).unwrap().dead_letters().unwrap().len(), 1);
 }
 
 #[test]
@@ -233,6 +270,36 @@ fn a_pause_during_back_off_is_taken_when_the_back_off_ends() {
     let history = Reader::open(&db).unwrap().history().unwrap();
     let last = history.iter().rfind(|step| step.machine == "cve").unwrap();
     assert_eq!((last.from.as_str(), last.cause.as_str()), ("ACQUIRING", "pause, as wished"));
+}
+
+#[test]
+fn a_stop_ends_the_run_and_the_next_one_goes_on_where_it_was() {
+    let (_dir, db) = scratch();
+    let all = records(400);
+    let (stopped, held) = std::sync::mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let mirror = Mirror::new(move |request| {
+        if request.number == 1 {
+            // Until the stop is on its way.
+            let _ = held.lock().unwrap().recv();
+        }
+        Answer::Body(page(request, &all, 100))
+    });
+    let mut stopped = Some(stopped);
+    let mut patient = options(&db, &mirror.url);
+    patient.timeouts.answer = Duration::from_secs(60);
+    let summary = run_with(patient, |handle, progress| {
+        if progress.counts.read == 100 {
+            handle.send(Some("cve"), Command::Stop);
+            stopped = None;
+        }
+    });
+    assert!(stopped.is_none());
+    let first = &summary.runs[0];
+    assert_eq!(first.outcome.as_deref(), Some("stopped"), "{summary:?}");
+    assert!(first.read < 400, "{summary:?}");
+    let rest = 400 - first.read;
+    assert_run(&run(options(&db, &mirror.url)), "completed", (rest, rest, 0, 0));
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Scene {
 
     fn give(&mut self, id: &str, input: Input) {
         let mut effects = Vec::new();
-        self.providers.get_mut(id).expect("it works").handle(self.now, input, &mut effects);
+        self.providers.get_mut(id).expect("a provider of the scene").handle(self.now, input, &mut effects);
         for effect in effects {
             match effect {
                 Effect::AskPermits => self.broker(broker::Input::Ask(id.to_owned(), 10)),
@@ -74,7 +74,7 @@ impl Scene {
             let mut free_at = self.now;
             if let Some((until, id)) = self.busy_until.take() {
                 free_at = until;
-                *self.in_flight.get_mut(&id).expect("it works") -= 1;
+                *self.in_flight.get_mut(&id).expect("it was counted when it was sent") -= 1;
                 *self.written.entry(id).or_default() += u64::from(BATCH);
                 self.slowest = self.slowest.max(Some(self.per_record));
             }
@@ -123,8 +123,9 @@ impl Scene {
 }
 
 fn assert_shared_within_a_tenth(written: &BTreeMap<String, u64>) {
-    let (least, most) =
-        (written.values().min().expect("it works"), written.values().max().expect("it works"));
+    let (Some(least), Some(most)) = (written.values().min(), written.values().max()) else {
+        panic!("nobody wrote anything");
+    };
     assert!(most - least <= most / 10, "{written:?}");
 }
 

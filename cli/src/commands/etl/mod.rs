@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use phalanx_etl::engine::{Options, retry};
+use phalanx_etl::engine::{Error, Options, retry};
 use phalanx_etl::store::Reader;
 use serde_json::json;
 
@@ -35,7 +35,9 @@ enum Command {
     /// Shows the latest events, oldest first.
     Events(Listing),
     Show(show::Show),
-    /// Tries to understand dead letters once more.
+    /// Tries to understand dead letters once more, as a run of its own for each provider.
+    ///
+    /// What is understood becomes a record and leaves the dead letters; the rest stays, with today's reason.
     Retry {
         /// Providers; all of them where none is named.
         ids: Vec<String>,
@@ -175,9 +177,12 @@ fn events(listing: &Listing) -> anyhow::Result<()> {
 }
 
 fn retry_letters(ids: &[String], common: &Common) -> anyhow::Result<()> {
-    let retried = retry(&Options::new(common.db.clone()), ids)?;
+    let runs = match retry(&Options::new(common.db.clone()), ids) {
+        Err(Error::Registry(error)) => run::wrong_use(&error.to_string()),
+        runs => runs?,
+    };
     if common.json {
-        return print(json!({ "understood": retried.understood, "left": retried.left }));
+        return print(json!({ "runs": runs }));
     }
-    print(format_args!("{} understood, {} left", retried.understood, retried.left))
+    print(run::table(&runs))
 }

@@ -8,10 +8,11 @@ use anyhow::Context as _;
 use clap::Args;
 use clap::error::ErrorKind;
 use phalanx_etl::core::Outcome;
-use phalanx_etl::core::registry;
+use phalanx_etl::core::registry::{self, Needed};
 use phalanx_etl::engine::{Command, Engine, Error, Handle, Options, Summary};
 use phalanx_etl::source::Source;
-use serde_json::{Value, json};
+use phalanx_etl::store::RunRow;
+use serde_json::json;
 
 use super::progress::Display;
 use super::table::Table;
@@ -19,10 +20,13 @@ use super::table::Table;
 const WITH_GAPS: u8 = 3;
 const FAILED: u8 = 4;
 const PAUSED: u8 = 5;
+/// What shells give a process that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;
 
 /// Loads data: each provider named, and what it needs.
 ///
-/// Interrupted with Ctrl-C, the providers pause; `--resume` lets them go on. Killed, the next run goes on by itself.
+/// Interrupted with Ctrl-C, the providers pause; `--resume` lets them go on. A second Ctrl-C ends the process at once;
+/// after that, or killed in any other way, the next run goes on by itself where this one was.
 /// The exit code is 0 when all completed, 3 when something is missing in a source, 4 when a provider failed, 5 when one
 /// is paused.
 #[derive(Args)]
@@ -81,10 +85,8 @@ impl Run {
             Err(Error::Registry(error @ registry::Error::Unknown { .. })) => wrong_use(&error.to_string()),
             plan => plan?,
         };
-        for needed in plan {
-            if let Some(by) = needed.by {
-                eprintln!("{by} needs {}, which has not completed yet: it runs first", needed.id);
-            }
+        for line in announce(&plan) {
+            eprintln!("{line}");
         }
         pause_on_interrupt(engine.handle()).context("waiting for Ctrl-C")?;
         let mut display = Display::new();
@@ -112,38 +114,10 @@ impl Run {
 
     fn report(&self, summary: &Summary) -> anyhow::Result<()> {
         if self.json {
-            let runs: Vec<Value> = summary.runs.iter().map(|run| json!(run)).collect();
-            let (paused, blocked) = (&summary.paused, &summary.blocked);
-            return super::print(json!({ "runs": runs, "paused": paused, "blocked": blocked }));
+            super::print(json!({ "runs": summary.runs }))?;
+        } else {
+            super::print(table(&summary.runs))?;
         }
-        let columns = [
-            "provider",
-            "run",
-            "outcome",
-            "read",
-            "stored",
-            "unchanged",
-            "dead letters",
-            "skipped",
-            "ms",
-            "why",
-        ];
-        let mut table = Table::new(&columns);
-        for run in &summary.runs {
-            table.row([
-                run.provider.clone(),
-                run.run_id.clone(),
-                run.outcome.clone().unwrap_or_else(|| "paused".to_owned()),
-                run.read.to_string(),
-                run.stored.to_string(),
-                run.unchanged.to_string(),
-                run.dead_lettered.to_string(),
-                run.skipped.to_string(),
-                run.duration_ms.to_string(),
-                run.reason.clone().unwrap_or_default(),
-            ]);
-        }
-        super::print(table)?;
         for id in &summary.paused {
             eprintln!("{id} is paused: `phalanx etl run {id} --resume` lets it go on");
         }
@@ -152,6 +126,40 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Who runs besides what was asked for, and because of whom.
+fn announce(plan: &[Needed]) -> Vec<String> {
+    let line = |needed: &Needed| {
+        let by = needed.by.as_ref()?;
+        Some(format!("{by} needs {}, which has not completed yet: it runs first", needed.id))
+    };
+    plan.iter().filter_map(line).collect()
+}
+
+/// Runs, as people read them.
+pub(super) fn table(runs: &[RunRow]) -> Table {
+    let mut table = Table::new(&[
+        "provider",
+        "run",
+        "outcome",
+        "read",
+        "stored",
+        "unchanged",
+        "dead letters",
+        "skipped",
+        "ms",
+        "why",
+    ]);
+    for run in runs {
+        let mut why: Vec<_> = run.reason.clone().into_iter().collect();
+        why.extend(run.skips.iter().map(|(reason, count)| format!("{count} skipped: {reason}")));
+        let numbers = [run.read, run.stored, run.unchanged, run.dead_lettered, run.skipped, run.duration_ms];
+        let outcome = run.outcome.clone().unwrap_or_else(|| "paused".to_owned());
+        let names = [run.provider.clone(), run.run_id.clone(), outcome];
+        table.row(names.into_iter().chain(numbers.map(|number| number.to_string())).chain([why.join("; ")]));
+    }
+    table
 }
 
 /// The worst that happened.
@@ -171,21 +179,40 @@ fn exit_code(summary: &Summary) -> ExitCode {
 }
 
 /// Ends the way clap does.
-fn wrong_use(why: &str) -> ! {
+pub(super) fn wrong_use(why: &str) -> ! {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n")).exit()
 }
 
-/// The first Ctrl-C pauses, the second ends the runs, the third ends the process.
+/// The first Ctrl-C pauses, the second ends the process: the store is whole at every moment.
 fn pause_on_interrupt(handle: Handle) -> std::io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT])?;
     std::thread::Builder::new().name("etl-interrupt".to_owned()).spawn(move || {
         for (count, _) in signals.forever().enumerate() {
             match count {
-                0 => handle.send(None, Command::Pause),
-                1 => handle.send(None, Command::Stop),
-                _ => std::process::exit(130),
+                0 => {
+                    handle.send(None, Command::Pause);
+                    eprintln!("interrupted: pausing after what is under way; Ctrl-C again ends at once");
+                }
+                _ => std::process::exit(INTERRUPTED),
             }
         }
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_unasked_is_announced_with_who_needs_it() {
+        let mut options = Options::new(PathBuf::from("there-is-none.db"));
+        for provider in &mut options.providers {
+            if provider.id == "cve" {
+                provider.dependencies = vec!["asvs".to_owned()];
+            }
+        }
+        let plan = Engine::new(options).unwrap().plan(&["cve".to_owned()]).unwrap();
+        assert_eq!(announce(&plan), ["cve needs asvs, which has not completed yet: it runs first"]);
+    }
 }

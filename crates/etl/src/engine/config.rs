@@ -72,6 +72,9 @@ impl ProviderConfig {
     }
 }
 
+/// Called by the writer inside its transaction before each record that it writes.
+pub type Brake = Arc<dyn Fn() + Send + Sync>;
+
 /// What an engine is told.
 #[derive(Clone)]
 pub struct Options {
@@ -89,6 +92,10 @@ pub struct Options {
     pub timeouts: Timeouts,
     /// The broker's rules.
     pub permits: broker::Config,
+    /// How many batches may wait for the store. More than there are permits, so that a full house is no jam.
+    pub queue_len: usize,
+    /// Slows the store down, in tests.
+    pub brake: Option<Brake>,
     /// Whether paused providers go on.
     pub resume: bool,
 }
@@ -104,6 +111,8 @@ impl Options {
             nvd_api_key: None,
             timeouts: Timeouts::default(),
             permits: broker::Config::default(),
+            queue_len: 16,
+            brake: None,
             resume: false,
         }
     }

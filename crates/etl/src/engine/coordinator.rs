@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender};
 use std::thread::JoinHandle;
 
@@ -15,7 +16,7 @@ use crate::core::orchestrator::{self, Orchestrator};
 use crate::core::provider;
 use crate::core::{EventKind, Outcome};
 use crate::providers::Context;
-use crate::source::Http;
+use crate::source::{Done, Http};
 use crate::store::{Commit, Counts, Moved, Reader, RunRow, Writer};
 
 pub(super) enum Message {
@@ -35,6 +36,9 @@ pub(super) enum Message {
 pub(super) struct Written {
     pub(super) counts: Counts,
     pub(super) events: Vec<(EventKind, String)>,
+    /// The number of the last of them in the store.
+    pub(super) last_event: i64,
+    pub(super) done: Option<Done>,
     pub(super) ended: Option<(Outcome, String)>,
 }
 
@@ -90,10 +94,12 @@ pub(super) fn run(
             }
         }
     }
-    let (writer, to_writer) = writer::Queue::new();
-    let (meter, to_coordinator) = (writer.meter(), sender.clone());
+    let (writer, to_writer) = writer::Queue::new(options.queue_len);
+    let meter = writer.meter();
+    meter.handled(store.last_event()?);
+    let (to_coordinator, measured, brake) = (sender.clone(), Arc::clone(&meter), options.brake.clone());
     let writing = spawn("etl-writer", move || {
-        let result = writer::run(store, &meter, &to_writer, &to_coordinator);
+        let result = writer::run(store, &measured, &to_writer, &to_coordinator, brake.as_ref());
         let _ = to_coordinator.send(Message::WriterGone);
         result
     })?;
@@ -144,8 +150,11 @@ pub(super) fn run(
     for thread in threads {
         thread.join().map_err(|_| Error::Thread("a provider's thread has panicked".to_owned()))?;
     }
-    writing.join().map_err(|_| Error::Thread("the writer's thread has panicked".to_owned()))??;
+    let store =
+        writing.join().map_err(|_| Error::Thread("the writer's thread has panicked".to_owned()))??;
     result?;
+    store.events_handled(store.last_event()?)?;
+    drop(store);
     let mut runs = Reader::open(&options.db)?.runs()?;
     runs.retain(|run| run_ids.contains(&run.run_id));
     Ok((runs, paused, blocked))
@@ -154,10 +163,11 @@ pub(super) fn run(
 impl Coordinator<'_> {
     fn handle(&mut self, message: Message, on_progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
         match message {
-            Message::Written(id, Written { counts, events, ended }) => {
+            Message::Written(id, Written { counts, events, last_event, done, ended }) => {
                 for (kind, _) in &events {
                     self.tell(orchestrator::Input::Event(id.clone(), *kind))?;
                 }
+                self.writer.meter().handled(last_event);
                 let sum = self.counts.entry(id.clone()).or_default();
                 *sum += counts;
                 let counts = *sum;
@@ -165,7 +175,7 @@ impl Coordinator<'_> {
                     self.tasks.remove(&id);
                     self.tell(orchestrator::Input::Ended(id.clone(), *outcome))?;
                 }
-                on_progress(Progress { provider: id, counts, events, ended });
+                on_progress(Progress { provider: id, counts, done, events, ended });
             }
             Message::Ask(id) => self.permits(broker::Input::Ask(id, self.options.permits.pool)),
             Message::Return(id) => {

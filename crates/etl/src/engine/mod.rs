@@ -17,11 +17,12 @@ mod writer;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-pub use config::{Options, ProviderConfig};
-pub use retry::{Retried, retry};
+pub use config::{Brake, Options, ProviderConfig};
+pub use retry::retry;
 
 use crate::core::registry::{self, Needed, Registry};
 use crate::core::{EventKind, Outcome};
+use crate::source::Done;
 use crate::store::{self, Counts, Reader, RunRow, Writer};
 
 /// Why an engine could not run.
@@ -64,6 +65,8 @@ pub struct Progress {
     pub provider: String,
     /// What was read since the engine started.
     pub counts: Counts,
+    /// How much of its source is read, where that can be said.
+    pub done: Option<Done>,
     /// Its events since the last time.
     pub events: Vec<(EventKind, String)>,
     /// The end of its run.

@@ -161,7 +161,8 @@ impl Running {
                     ..Commit::default()
                 };
                 self.in_flight.fetch_add(1, Ordering::AcqRel);
-                let ack = Ack { in_flight: Arc::clone(&self.in_flight), wake: self.sender.clone() };
+                let done = self.extract.as_ref().and_then(|extract| extract.done());
+                let ack = Ack { in_flight: Arc::clone(&self.in_flight), wake: self.sender.clone(), done };
                 self.apply(effects, commit, Some(ack));
             }
             Ok(Step::Wait(until)) => self.pace_until = Some(until),

@@ -1,18 +1,18 @@
 //! The thread that writes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::config::Brake;
 use super::coordinator;
 use super::task;
 use crate::core::broker::Load;
+use crate::source::Done;
 use crate::store::{Commit, Error, Moved, Writer};
 
-/// More than the permits of the pool, so that a full house of batches does not look like a jam.
-const QUEUE_LEN: usize = 16;
 /// How long a transaction may gather.
 const GATHER: Duration = Duration::from_millis(50);
 
@@ -26,6 +26,8 @@ pub(super) enum Message {
 pub(super) struct Ack {
     pub(super) in_flight: Arc<AtomicU32>,
     pub(super) wake: SyncSender<task::Message>,
+    /// How far the source is read with this batch.
+    pub(super) done: Option<Done>,
 }
 
 /// The way to the writer, and what was measured of it.
@@ -33,6 +35,7 @@ pub(super) struct Ack {
 pub(super) struct Queue {
     sender: SyncSender<Message>,
     meter: Arc<Meter>,
+    len: usize,
 }
 
 /// What is measured of the queue.
@@ -41,12 +44,25 @@ pub(super) struct Meter {
     waiting: AtomicUsize,
     /// Write latency per record, with how many records had it.
     latencies: Mutex<Vec<(Duration, u64)>>,
+    /// The last event the macro machine has taken.
+    events_handled: AtomicI64,
+}
+
+impl Meter {
+    /// The macro machine has taken every event up to `seq`.
+    pub(super) fn handled(&self, seq: i64) {
+        self.events_handled.fetch_max(seq, Ordering::Relaxed);
+    }
+
+    pub(super) fn events_handled(&self) -> i64 {
+        self.events_handled.load(Ordering::Relaxed)
+    }
 }
 
 impl Queue {
-    pub(super) fn new() -> (Self, Receiver<Message>) {
-        let (sender, receiver) = sync_channel(QUEUE_LEN);
-        (Self { sender, meter: Arc::default() }, receiver)
+    pub(super) fn new(len: usize) -> (Self, Receiver<Message>) {
+        let (sender, receiver) = sync_channel(len);
+        (Self { sender, meter: Arc::default(), len }, receiver)
     }
 
     pub(super) fn meter(&self) -> Arc<Meter> {
@@ -66,7 +82,7 @@ impl Queue {
         let waiting = self.meter.waiting.load(Ordering::Relaxed);
         Load {
             write_latency_p99: p99(latencies),
-            saturation: waiting.min(QUEUE_LEN) as f64 / QUEUE_LEN as f64,
+            saturation: waiting.min(self.len) as f64 / self.len.max(1) as f64,
         }
     }
 }
@@ -85,13 +101,14 @@ fn p99(mut latencies: Vec<(Duration, u64)>) -> Option<Duration> {
     None
 }
 
-/// Writes until every sender is gone.
+/// Writes until every sender is gone, and gives the store back.
 pub(super) fn run(
     mut writer: Writer,
     meter: &Meter,
     receiver: &Receiver<Message>,
     coordinator: &Sender<coordinator::Message>,
-) -> Result<(), Error> {
+    brake: Option<&Brake>,
+) -> Result<Writer, Error> {
     while let Ok(first) = receiver.recv() {
         let start = Instant::now();
         let mut next = Some(first);
@@ -105,15 +122,22 @@ pub(super) fn run(
             meter.waiting.fetch_sub(1, Ordering::Relaxed);
             match message {
                 Message::Commit(commit, ack) => {
+                    if let Some(brake) = brake {
+                        commit.entries.iter().for_each(|_| brake());
+                    }
                     let counts = batch.add(&commit)?;
                     records += counts.read;
-                    acks.extend(ack);
                     if !reports.contains_key(&commit.provider) {
                         order.push(commit.provider.clone());
                     }
                     let report = reports.entry(commit.provider).or_default();
                     report.counts += counts;
-                    report.events.extend(commit.events);
+                    if !commit.events.is_empty() {
+                        report.last_event = batch.last_event()?;
+                        report.events.extend(commit.events);
+                    }
+                    report.done = ack.as_ref().and_then(|ack| ack.done).or(report.done);
+                    acks.extend(ack);
                     report.ended = commit.ended.or(report.ended.take());
                 }
                 Message::MacroMoved(moved, at) => batch.macro_moved(&moved, at)?,
@@ -126,6 +150,7 @@ pub(super) fn run(
                 next = receiver.try_recv().ok();
             }
         }
+        batch.events_handled(meter.events_handled())?;
         batch.commit()?;
         if records > 0
             && let Ok(mut latencies) = meter.latencies.lock()
@@ -146,7 +171,7 @@ pub(super) fn run(
             let _ = reply.send(writer.begin_run(&provider, &source, at)?);
         }
     }
-    Ok(())
+    Ok(writer)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Context, Provider};
 use crate::record::{Item, Link, Record, Reject, Verdict};
-use crate::source::{Cut, Extract, Failure, Files, OpenRows, Place, Rows, RowsError, Source};
+use crate::source::{Cut, Extract, Failure, Files, OpenRows, Rows, RowsError, Source};
 use crate::{Urn, text};
 
 /// The provider `asvs`.
@@ -23,7 +23,22 @@ const COLUMNS: [&str; 6] =
 #[derive(Serialize, Deserialize)]
 struct RawRow {
     version: String,
-    row: BTreeMap<String, String>,
+    row: BTreeMap<String, Cell>,
+}
+
+/// What stands in a column: text, or bytes that are none, kept as they are.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Cell {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Cell {
+    fn new(bytes: &[u8]) -> Self {
+        std::str::from_utf8(bytes)
+            .map_or_else(|_| Self::Bytes(bytes.to_owned()), |text| Self::Text(text.to_owned()))
+    }
 }
 
 impl Provider for Asvs {
@@ -43,24 +58,21 @@ impl Provider for Asvs {
     ) -> Result<Box<dyn Extract>, Failure> {
         let version = source.version.clone();
         let open_rows: OpenRows = Box::new(move |input, name| open_rows(input, name, version.clone()));
-        Ok(match &source.place {
-            Place::Path(path) => Box::new(Files::local(path, is_csv, open_rows, resume)?),
-            Place::Url(url) => {
-                let (http, now) = (context.http.clone(), context.now);
-                let address = url.clone();
-                let open = move || Ok(http.get(&address, &[], now)?.body);
-                Box::new(Files::remote(url, open, open_rows, resume))
-            }
-        })
+        Ok(Box::new(Files::open(source, is_csv, open_rows, resume, context)?))
     }
 
     fn understand(&self, item: &Item) -> Result<Verdict, Reject> {
         let RawRow { version, row } = serde_json::from_slice(&item.raw).map_err(Reject::new)?;
+        let mut texts = BTreeMap::new();
+        for (name, cell) in row {
+            match cell {
+                Cell::Text(text) => texts.insert(name, text),
+                Cell::Bytes(_) => return Err(Reject(format!("its column `{name}` is not UTF-8"))),
+            };
+        }
+        let row = texts;
         let column = |name: &str| row.get(name).map(String::as_str).unwrap_or_default().trim();
         let (id, text) = (column("req_id"), column("req_description"));
-        if row.values().any(|value| value.contains('\u{FFFD}')) {
-            return Err(Reject(format!("the row of `{id}` is not UTF-8")));
-        }
         if !is_requirement_id(id) {
             return Err(Reject(format!("`{id}` is not the id of a requirement, such as V1.1.1")));
         }
@@ -177,12 +189,8 @@ impl Rows for CsvRows {
         if !self.reader.read_byte_record(&mut record).map_err(cut)? {
             return Ok(None);
         }
-        let row = self
-            .columns
-            .iter()
-            .zip(&record)
-            .map(|(name, value)| (name.clone(), String::from_utf8_lossy(value).into_owned()))
-            .collect();
+        let row =
+            self.columns.iter().zip(&record).map(|(name, value)| (name.clone(), Cell::new(value))).collect();
         let raw = RawRow { version: self.version.clone(), row };
         Ok(Some(serde_json::to_vec(&raw).map_err(|error| RowsError::Format(error.to_string()))?))
     }

@@ -3,14 +3,16 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Cut, Extract, Failure, Step};
+use super::{Cut, Done, Extract, Failure, Http, Place, Source, Step};
 use crate::core::backoff::Fault;
+use crate::providers::Context;
 use crate::record::Item;
 use crate::store::SourceRef;
 
@@ -40,7 +42,7 @@ pub type OpenRows = Box<dyn Fn(Box<dyn Read + Send>, &str) -> Result<Box<dyn Row
 /// Where a file is read from.
 enum Part {
     Local(PathBuf),
-    Remote(String, Box<dyn Fn() -> Result<Box<dyn Read + Send>, Failure> + Send>),
+    Remote(String, Http),
 }
 
 impl Part {
@@ -80,6 +82,8 @@ pub struct Files {
     next_part: usize,
     current: Option<Current>,
     cursor: Cursor,
+    /// Bytes of the file that is being read.
+    bytes: Arc<AtomicU64>,
 }
 
 struct Current {
@@ -92,42 +96,19 @@ struct Current {
 }
 
 impl Files {
-    /// The file `path`, or the files of the folder `path` whose names `fits`, by name.
-    pub fn local(
-        path: &Path,
+    /// What `source` names: a file over HTTP, a local file, or the files of a folder whose names `fits`, by name.
+    pub fn open(
+        source: &Source,
         fits: impl Fn(&str) -> bool,
         open_rows: OpenRows,
         resume: Option<&str>,
+        context: &Context,
     ) -> Result<Self, Failure> {
-        let broken = |error: io::Error| Failure::Broken(format!("{}: {error}", path.display()));
-        let mut files = Vec::new();
-        if fs::metadata(path).map_err(broken)?.is_dir() {
-            for entry in fs::read_dir(path).map_err(broken)? {
-                let file = entry.map_err(broken)?.path();
-                let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
-                if file.is_file() && name.is_some_and(|name| fits(&name)) {
-                    files.push(file);
-                }
-            }
-            if files.is_empty() {
-                let folder = path.display();
-                return Err(Failure::Broken(format!("{folder}: there is no file in it this provider knows")));
-            }
-        } else {
-            files.push(path.to_owned());
-        }
-        files.sort_unstable();
-        Ok(Self::new(files.into_iter().map(Part::Local).collect(), open_rows, resume))
-    }
-
-    /// The file at `url`, which `open` requests.
-    pub fn remote(
-        url: &str,
-        open: impl Fn() -> Result<Box<dyn Read + Send>, Failure> + Send + 'static,
-        open_rows: OpenRows,
-        resume: Option<&str>,
-    ) -> Self {
-        Self::new(vec![Part::Remote(url.to_owned(), Box::new(open))], open_rows, resume)
+        let parts = match &source.place {
+            Place::Path(path) => local(path, fits)?,
+            Place::Url(url) => vec![Part::Remote(url.clone(), context.http.clone())],
+        };
+        Ok(Self::new(parts, open_rows, resume))
     }
 
     fn new(parts: Vec<Part>, open_rows: OpenRows, resume: Option<&str>) -> Self {
@@ -138,7 +119,8 @@ impl Files {
             Some(_) => {}
             None => cursor = Cursor::default(),
         }
-        Self { parts, open_rows, next_part: at.unwrap_or_default(), current: None, cursor }
+        let (next_part, bytes) = (at.unwrap_or_default(), Arc::default());
+        Self { parts, open_rows, next_part, current: None, cursor, bytes }
     }
 
     /// Opens the next file and skips what is stored of it.
@@ -149,10 +131,11 @@ impl Files {
             Part::Local(path) => {
                 Box::new(File::open(path).map_err(|error| Failure::Broken(format!("{location}: {error}")))?)
             }
-            Part::Remote(_, open) => open()?,
+            Part::Remote(url, http) => http.get(url, &[], now)?.body,
         };
         let hash = Arc::new(Mutex::new(Sha256::new()));
-        let input = Box::new(Hashing { input, hash: Arc::clone(&hash) });
+        self.bytes.store(0, Ordering::Relaxed);
+        let input = Box::new(Hashing { input, hash: Arc::clone(&hash), bytes: Arc::clone(&self.bytes) });
         let input: Box<dyn Read + Send> = if location.ends_with(".gz") {
             Box::new(flate2::read::MultiGzDecoder::new(input))
         } else {
@@ -257,6 +240,38 @@ impl Extract for Files {
         }
         Ok(Step::Items { items, source, cursor: text(&self.cursor), page_done })
     }
+
+    /// In bytes; how long a remote file is nobody knows before its end.
+    fn done(&self) -> Option<Done> {
+        let len = |part: &Part| part.stamp().0;
+        let total = self.parts.iter().map(len).sum();
+        let before: u64 = self.parts[..self.next_part].iter().map(len).sum();
+        let reading = if self.current.is_some() { self.bytes.load(Ordering::Relaxed) } else { 0 };
+        (total > 0).then_some(Done { done: (before + reading).min(total), total })
+    }
+}
+
+/// The file `path`, or the files of the folder `path` whose names `fits`, by name.
+fn local(path: &Path, fits: impl Fn(&str) -> bool) -> Result<Vec<Part>, Failure> {
+    let broken = |error: io::Error| Failure::Broken(format!("{}: {error}", path.display()));
+    let mut files = Vec::new();
+    if fs::metadata(path).map_err(broken)?.is_dir() {
+        for entry in fs::read_dir(path).map_err(broken)? {
+            let file = entry.map_err(broken)?.path();
+            let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
+            if file.is_file() && name.is_some_and(|name| fits(&name)) {
+                files.push(file);
+            }
+        }
+        if files.is_empty() {
+            let folder = path.display();
+            return Err(Failure::Broken(format!("{folder}: there is no file in it this provider knows")));
+        }
+    } else {
+        files.push(path.to_owned());
+    }
+    files.sort_unstable();
+    Ok(files.into_iter().map(Part::Local).collect())
 }
 
 fn text(cursor: &Cursor) -> String {
@@ -268,10 +283,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Takes the checksum of what passes.
+/// Takes the checksum of what passes, and counts it.
 struct Hashing<R> {
     input: R,
     hash: Arc<Mutex<Sha256>>,
+    bytes: Arc<AtomicU64>,
 }
 
 impl<R: Read> Read for Hashing<R> {
@@ -280,6 +296,7 @@ impl<R: Read> Read for Hashing<R> {
         if let Ok(mut hash) = self.hash.lock() {
             hash.update(&buffer[..len]);
         }
+        self.bytes.fetch_add(len as u64, Ordering::Relaxed);
         Ok(len)
     }
 }

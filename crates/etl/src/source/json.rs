@@ -165,53 +165,46 @@ impl<R: Read> JsonArray<R> {
             let mut used = 0;
             let mut done = false;
             while used < buffer.len() && !done {
-                if in_string {
-                    // Most bytes are inside strings: copy them by the run.
-                    let run = buffer[used..]
-                        .iter()
-                        .position(|&byte| escaped || byte == b'"' || byte == b'\\')
-                        .unwrap_or(buffer.len() - used);
-                    out.extend_from_slice(&buffer[used..used + run]);
-                    used += run;
-                    let Some(&byte) = buffer.get(used) else { break };
-                    out.push(byte);
+                let rest = &buffer[used..];
+                if escaped {
+                    escaped = false;
+                    out.push(rest[0]);
                     used += 1;
-                    if escaped {
-                        escaped = false;
-                    } else if byte == b'\\' {
-                        escaped = true;
-                    } else {
-                        in_string = false;
-                        done = depth == 0;
+                    continue;
+                }
+                // Most bytes are inside strings: copy them by the run.
+                if in_string {
+                    let run = memchr::memchr2(b'"', b'\\', rest).map_or(rest.len(), |at| at + 1);
+                    out.extend_from_slice(&rest[..run]);
+                    used += run;
+                    match rest[run - 1] {
+                        b'"' => {
+                            in_string = false;
+                            done = depth == 0;
+                        }
+                        b'\\' => escaped = true,
+                        _ => {}
                     }
                     continue;
                 }
-                let byte = buffer[used];
-                match byte {
-                    b'"' => {
-                        in_string = true;
-                        out.push(byte);
-                    }
-                    b'{' | b'[' => {
-                        depth += 1;
-                        out.push(byte);
-                    }
-                    b'}' | b']' | b',' if depth == 0 => {
+                match rest[0] {
+                    b'"' => in_string = true,
+                    b'{' | b'[' => depth += 1,
+                    b'}' | b']' | b',' | b' ' | b'\n' | b'\r' | b'\t' if depth == 0 => {
                         done = true;
                         break;
                     }
                     b'}' | b']' => {
                         depth -= 1;
-                        out.push(byte);
                         done = depth == 0;
                     }
-                    b' ' | b'\n' | b'\r' | b'\t' if depth == 0 => {
-                        done = true;
-                        break;
+                    b' ' | b'\n' | b'\r' | b'\t' => {
+                        used += rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len());
+                        continue;
                     }
-                    b' ' | b'\n' | b'\r' | b'\t' => {}
-                    _ => out.push(byte),
+                    _ => {}
                 }
+                out.push(rest[0]);
                 used += 1;
             }
             self.input.consume(used);
@@ -233,7 +226,7 @@ impl<R: Read> JsonArray<R> {
         loop {
             match self.peek()? {
                 None => return Err(self.syntax("the text ends too early")),
-                Some(b' ' | b'\n' | b'\r' | b'\t') => self.bump(),
+                Some(byte) if is_blank(byte) => self.bump(),
                 Some(byte) => return Ok(byte),
             }
         }
@@ -262,6 +255,10 @@ impl<R: Read> JsonArray<R> {
     fn syntax(&self, what: &'static str) -> Cut {
         Cut::Syntax { at: self.at, what }
     }
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
 #[cfg(test)]

@@ -87,6 +87,15 @@ pub enum Step {
     },
 }
 
+/// A part of a whole, in whatever the source counts: bytes of files, records of an API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// So much is read.
+    pub done: u64,
+    /// Of so much.
+    pub total: u64,
+}
+
 /// Why there is no step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -113,4 +122,9 @@ impl Failure {
 pub trait Extract: Send {
     /// The next items, at most `max` of them.
     fn next(&mut self, max: usize, now: Duration) -> Result<Step, Failure>;
+
+    /// How much of the source was read, where that can be said.
+    fn done(&self) -> Option<Done> {
+        None
+    }
 }

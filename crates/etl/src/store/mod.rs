@@ -5,6 +5,9 @@
 
 mod migrate;
 mod read;
+mod record;
+mod resume;
+mod view;
 mod write;
 
 use std::fs::{File, OpenOptions};
@@ -12,10 +15,12 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
-pub use read::{
-    Checkpoint, DeadLetter, EventRow, MacroStats, ProviderStats, Reader, RecordView, RunRow, Step, Version,
+pub use read::Reader;
+pub(crate) use resume::Letter;
+pub use view::{
+    Checkpoint, DeadLetter, EventRow, MacroStats, ProviderStats, RecordView, RunRow, Step, Version,
 };
 pub use write::{Commit, Counts, Moved, SourceRef, Writer};
 
@@ -55,8 +60,11 @@ pub enum Error {
         /// Why.
         error: std::io::Error,
     },
+    /// The file is something else.
+    #[error("{0} is no store of phalanx etl: choose another file with --db")]
+    Foreign(PathBuf),
     /// SQLite says no.
-    #[error("the database says: {0}")]
+    #[error("the database fails")]
     Sqlite(#[from] rusqlite::Error),
 }
 
@@ -65,9 +73,12 @@ pub(crate) fn open(file: &Path) -> Result<(Connection, File), Error> {
     let lock = lock(file)?;
     let mut connection = Connection::open(file)?;
     connection.busy_timeout(Duration::from_secs(10))?;
+    refuse_foreign(&connection, file)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     // A killed process loses nothing committed; after a power cut the file is whole, at an earlier commit.
     connection.pragma_update(None, "synchronous", "normal")?;
+    // A page that changes often is copied from the log into the file less often.
+    connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
     connection.pragma_update(None, "cache_size", -32_000)?;
     connection.set_prepared_statement_cache_capacity(64);
     migrate::migrate(&mut connection, file, migrate::MIGRATIONS)?;
@@ -80,11 +91,41 @@ fn open_for_reading(file: &Path) -> Result<Connection, Error> {
     }
     let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.busy_timeout(Duration::from_secs(10))?;
-    // A writer that was killed before it made the tables leaves a file with nothing in it.
-    if migrate::check(&connection, file, migrate::MIGRATIONS)? == 0 {
-        return Err(Error::Missing(file.to_owned()));
+    refuse_foreign(&connection, file)?;
+    match migrate::check(&connection, file, migrate::MIGRATIONS)? {
+        // A writer that was killed before it made the tables leaves a file with nothing in it.
+        0 => Err(Error::Missing(file.to_owned())),
+        version if version < migrate::MIGRATIONS.len() => {
+            drop(connection);
+            drop(open(file)?);
+            open_for_reading(file)
+        }
+        _ => Ok(connection),
     }
-    Ok(connection)
+}
+
+/// Somebody else's file is left alone: one that is no database, or whose tables are not ours.
+fn refuse_foreign(connection: &Connection, file: &Path) -> Result<(), Error> {
+    let sql =
+        "SELECT count(*) > 0 AND NOT max(name = 'record_versions') FROM sqlite_schema WHERE type = 'table'";
+    match connection.query_row(sql, [], |row| row.get::<_, Option<bool>>(0)) {
+        Ok(Some(true)) => Err(Error::Foreign(file.to_owned())),
+        Ok(_) => Ok(()),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            Err(Error::Foreign(file.to_owned()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// All rows of a query.
+fn rows<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+    row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, Error> {
+    Ok(connection.prepare_cached(sql)?.query_map(params, row)?.collect::<Result<_, _>>()?)
 }
 
 fn lock(file: &Path) -> Result<File, Error> {

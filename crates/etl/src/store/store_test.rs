@@ -180,3 +180,85 @@ fn a_file_without_tables_counts_as_missing_and_a_writer_makes_them() {
     Writer::open(&file).unwrap();
     Reader::open(&file).unwrap();
 }
+
+#[test]
+fn a_file_of_the_first_schema_is_migrated_and_keeps_what_it_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let old = Connection::open(&file).unwrap();
+    old.execute_batch(migrate::MIGRATIONS[0]).unwrap();
+    old.execute_batch(
+        "INSERT INTO macro VALUES ('main', 'DRAINING', 1, 2);
+         INSERT INTO runs (id, provider, source, started_ms, ended_ms, outcome) VALUES ('cve-1', 'cve', 'f', 1, 2, 'completed');
+         INSERT INTO events (at_ms, provider, kind, detail) VALUES (1, 'cve', 'PROVIDER_STARTED', '');
+         PRAGMA user_version = 1;",
+    )
+    .unwrap();
+    drop(old);
+    let reader = Reader::open(&file).unwrap();
+    assert_eq!(reader.macro_stats().unwrap().unwrap().event_queue_len, 0, "what is old was taken long ago");
+    assert_eq!(reader.runs().unwrap()[0].outcome.as_deref(), Some("completed"));
+    let (mut writer, run) = begin(&file);
+    assert_eq!(run, "cve-2");
+    writer.commit(&[commit(&run, vec![stored(0, record("CVE-2024-1000", "one", "CWE-1"))])]).unwrap();
+}
+
+#[test]
+fn events_nobody_has_taken_are_the_queue_and_a_new_process_begins_with_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let (mut writer, run) = begin(&file);
+    writer.macro_begins(AT).unwrap();
+    let events = vec![(crate::core::EventKind::Checkpoint, String::new()); 3];
+    writer.commit(&[Commit { events, ..commit(&run, vec![]) }]).unwrap();
+    let queue_len = || Reader::open(&file).unwrap().macro_stats().unwrap().unwrap().event_queue_len;
+    assert_eq!(queue_len(), 3);
+    writer.events_handled(2).unwrap();
+    assert_eq!(queue_len(), 1);
+    writer.macro_begins(AT).unwrap();
+    assert_eq!(queue_len(), 0);
+}
+
+#[test]
+fn a_dead_letter_keeps_its_very_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let (mut writer, run) = begin(&file);
+    let raw = b"{\"id\": \"\xFF\xFE\"}".to_vec();
+    let reject = Err(Reject("not UTF-8".to_owned()));
+    let letter = Entry::new(&Item { position: 4, raw: raw.clone() }, reject, &mut Compressor::new());
+    writer.commit(&[commit(&run, vec![letter])]).unwrap();
+    let letters = writer.letters().unwrap();
+    assert_eq!((letters[0].raw.as_slice(), letters[0].position), (raw.as_slice(), 4));
+    let shown = Reader::open(&file).unwrap().dead_letters().unwrap().remove(0);
+    assert_eq!(shown.raw_hex.as_deref(), Some("7b226964223a2022fffe227d"));
+}
+
+#[test]
+fn a_retry_is_a_run_of_its_own_that_satisfies_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let (mut writer, run) = begin(&file);
+    writer.commit(&[commit(&run, vec![entry(0, Err(Reject("bad".to_owned())))])]).unwrap();
+    let retry = writer.begin_retry("cve", AT).unwrap();
+    let ended = Some((Outcome::Completed, "tried".to_owned()));
+    writer.commit(&[Commit { ended, saved: None, cursor: None, ..commit(&retry, vec![]) }]).unwrap();
+    assert_eq!((run.as_str(), retry.as_str()), ("cve-1", "cve-2"));
+    let stats = Reader::open(&file).unwrap().providers().unwrap().remove(0);
+    assert_eq!((stats.satisfied, stats.last_outcome, stats.run_id.as_deref()), (false, None, Some("cve-1")));
+    assert_eq!(writer.unfinished("cve").unwrap().unwrap().run_id, "cve-1", "the run under way goes on");
+}
+
+#[test]
+fn a_file_of_somebody_else_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (text, other) = (dir.path().join("notes.txt"), dir.path().join("other.db"));
+    std::fs::write(&text, "these are notes, and no database at all").unwrap();
+    Connection::open(&other).unwrap().execute_batch("CREATE TABLE bookmarks (url)").unwrap();
+    for file in [&text, &other] {
+        let before = std::fs::read(file).unwrap();
+        assert!(matches!(Writer::open(file), Err(Error::Foreign(_))), "{}", file.display());
+        assert!(matches!(Reader::open(file), Err(Error::Foreign(_))), "{}", file.display());
+        assert_eq!(std::fs::read(file).unwrap(), before, "{}", file.display());
+    }
+}

@@ -1,4 +1,7 @@
 //! Writing: everything that belongs together goes in one transaction.
+//!
+//! What is written for every batch or record is plain INSERT and UPDATE and no upsert: SQLite guards an upsert with a
+//! savepoint, and at a savepoint the full-text index writes out all it has gathered.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,11 +10,11 @@ use std::time::Duration;
 use phalanx_fsm::State as _;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use super::{Error, millis};
+use super::{Error, millis, record};
 use crate::core::broker::Statistics;
 use crate::core::provider::Saved;
 use crate::core::{EventKind, Outcome};
-use crate::record::{Entry, Record, Verdict, decompress};
+use crate::record::{Entry, Verdict, decompress};
 use crate::{MacroState, ProviderState};
 
 /// Where items were read.
@@ -119,16 +122,7 @@ impl Writer {
     /// Begins a run of `provider` that reads `source`, and gives it an id.
     pub fn begin_run(&mut self, provider: &str, source: &str, now: Duration) -> Result<String, Error> {
         let transaction = self.connection.transaction()?;
-        let number: i64 = transaction.query_row(
-            "SELECT count(*) + 1 FROM runs WHERE provider = ?1",
-            [provider],
-            |row| row.get(0),
-        )?;
-        let id = format!("{provider}-{number}");
-        transaction.execute(
-            "INSERT INTO runs (id, provider, source, started_ms) VALUES (?1, ?2, ?3, ?4)",
-            params![id, provider, source, millis(now)],
-        )?;
+        let id = new_run(&transaction, provider, source, now, false)?;
         transaction.execute(
             "UPDATE providers SET state = ?2, run_id = ?3, failures = 0, deadline_ms = NULL, pause_wish = 0,
                 processed_count = 0, error_count = 0, updated_ms = ?4 WHERE id = ?1",
@@ -138,9 +132,28 @@ impl Writer {
         Ok(id)
     }
 
+    /// Begins a run that tries dead letters of `provider` once more; whatever else the provider does is not touched.
+    pub(crate) fn begin_retry(&mut self, provider: &str, now: Duration) -> Result<String, Error> {
+        new_run(&self.connection, provider, "dead letters", now, true)
+    }
+
     /// The macro machine begins anew.
     pub fn macro_begins(&mut self, now: Duration) -> Result<(), Error> {
-        set_macro(&self.connection, MacroState::Bootstrapping.name(), now)
+        set_macro(&self.connection, MacroState::Bootstrapping.name(), now)?;
+        // What an earlier process left behind is nobody's queue any more.
+        self.connection
+            .execute("UPDATE macro SET events_handled = (SELECT coalesce(max(seq), 0) FROM events)", [])?;
+        Ok(())
+    }
+
+    /// The macro machine has taken every event up to `seq`.
+    pub(crate) fn events_handled(&self, seq: i64) -> Result<(), Error> {
+        events_handled(&self.connection, seq)
+    }
+
+    /// The number of the last event there is.
+    pub(crate) fn last_event(&self) -> Result<i64, Error> {
+        last_event(&self.connection)
     }
 
     /// Writes all of it in one transaction, and says what became of the entries of each.
@@ -154,12 +167,6 @@ impl Writer {
     /// Begins a transaction by hand, to put several commits into it as they come.
     pub(crate) fn batch(&mut self) -> Result<Batch<'_>, Error> {
         Ok(Batch(self.connection.transaction()?))
-    }
-
-    /// Takes a dead letter out, because what it held was understood after all.
-    pub(crate) fn forget_dead_letter(&mut self, id: i64) -> Result<(), Error> {
-        self.connection.execute("DELETE FROM dead_letters WHERE id = ?1", [id])?;
-        Ok(())
     }
 }
 
@@ -177,9 +184,46 @@ impl Batch<'_> {
         set_macro(&self.0, moved.to, now)
     }
 
+    /// The macro machine has taken every event up to `seq`.
+    pub(crate) fn events_handled(&self, seq: i64) -> Result<(), Error> {
+        events_handled(&self.0, seq)
+    }
+
+    /// The number of the last event there is.
+    pub(crate) fn last_event(&self) -> Result<i64, Error> {
+        last_event(&self.0)
+    }
+
+    /// Takes a dead letter out, because what it held was understood after all.
+    pub(crate) fn forget_dead_letter(&self, id: i64) -> Result<(), Error> {
+        self.0.execute("DELETE FROM dead_letters WHERE id = ?1", [id])?;
+        Ok(())
+    }
+
     pub(crate) fn commit(self) -> Result<(), Error> {
         Ok(self.0.commit()?)
     }
+}
+
+fn new_run(
+    to: &Connection,
+    provider: &str,
+    source: &str,
+    now: Duration,
+    is_retry: bool,
+) -> Result<String, Error> {
+    let sql = "INSERT INTO runs (id, provider, source, started_ms, is_retry)
+        SELECT ?1 || '-' || (count(*) + 1), ?1, ?2, ?3, ?4 FROM runs WHERE provider = ?1 RETURNING id";
+    Ok(to.query_row(sql, params![provider, source, millis(now), is_retry], |row| row.get(0))?)
+}
+
+fn last_event(of: &Connection) -> Result<i64, Error> {
+    Ok(of.prepare_cached("SELECT coalesce(max(seq), 0) FROM events")?.query_row([], |row| row.get(0))?)
+}
+
+fn events_handled(to: &Connection, seq: i64) -> Result<(), Error> {
+    to.prepare_cached("UPDATE macro SET events_handled = ?1")?.execute([seq])?;
+    Ok(())
 }
 
 fn apply(to: &Connection, commit: &Commit) -> Result<Counts, Error> {
@@ -208,11 +252,12 @@ fn apply(to: &Connection, commit: &Commit) -> Result<Counts, Error> {
         }
     }
     if let Some((source, cursor)) = &commit.cursor {
-        to.prepare_cached(
-            "INSERT INTO cursors (provider, source, cursor) VALUES (?1, ?2, ?3)
-             ON CONFLICT DO UPDATE SET cursor = excluded.cursor",
-        )?
-        .execute([&commit.provider, source, cursor])?;
+        let values = [&commit.provider, source, cursor];
+        let update = "UPDATE cursors SET cursor = ?3 WHERE provider = ?1 AND source = ?2";
+        if to.prepare_cached(update)?.execute(values)? == 0 {
+            to.prepare_cached("INSERT INTO cursors (provider, source, cursor) VALUES (?1, ?2, ?3)")?
+                .execute(values)?;
+        }
     }
     for moved in &commit.history {
         history(to, &commit.provider, Some(&commit.run_id), moved, commit.at)?;
@@ -273,15 +318,30 @@ fn save(to: &Connection, commit: &Commit, saved: &Saved) -> Result<(), Error> {
 }
 
 fn source_row(to: &Connection, commit: &Commit, source: &SourceRef) -> Result<i64, Error> {
-    Ok(to
-        .prepare_cached(
-            "INSERT INTO sources (run_id, location, checksum, fetched_ms) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT DO UPDATE SET checksum = coalesce(excluded.checksum, checksum) RETURNING id",
-        )?
-        .query_row(
-            params![commit.run_id, source.location, source.checksum, millis(source.fetched)],
-            |row| row.get(0),
-        )?)
+    let known: Option<i64> = to
+        .prepare_cached("SELECT id FROM sources WHERE run_id = ?1 AND location = ?2")?
+        .query_row([&commit.run_id, &source.location], |row| row.get(0))
+        .optional()?;
+    match (known, &source.checksum) {
+        (Some(id), None) => Ok(id),
+        (Some(id), Some(checksum)) => {
+            to.prepare_cached("UPDATE sources SET checksum = ?2 WHERE id = ?1")?
+                .execute(params![id, checksum])?;
+            Ok(id)
+        }
+        (None, checksum) => {
+            to.prepare_cached(
+                "INSERT INTO sources (run_id, location, checksum, fetched_ms) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![
+                commit.run_id,
+                source.location,
+                checksum,
+                millis(source.fetched)
+            ])?;
+            Ok(to.last_insert_rowid())
+        }
+    }
 }
 
 fn apply_entry(
@@ -293,7 +353,7 @@ fn apply_entry(
 ) -> Result<(), Error> {
     match &entry.verdict {
         Ok(Verdict::Record(record)) => {
-            if store_record(to, commit, source_id, entry, record)? {
+            if record::store(to, commit, source_id, entry, record)? {
                 counts.stored += 1;
             } else {
                 counts.unchanged += 1;
@@ -326,120 +386,6 @@ fn apply_entry(
             ])?;
         }
     }
-    Ok(())
-}
-
-/// Whether the record was new or had changed.
-fn store_record(
-    to: &Connection,
-    commit: &Commit,
-    source_id: i64,
-    entry: &Entry,
-    record: &Record,
-) -> Result<bool, Error> {
-    let urn = record.urn.as_str();
-    let known: Option<(i64, [u8; 32])> = to
-        .prepare_cached("SELECT id, hash FROM records WHERE urn = ?1")?
-        .query_row([urn], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let id = match known {
-        Some((_, hash)) if hash == entry.hash => return Ok(false),
-        Some((id, _)) => {
-            keep_version(to, id, entry, record)?;
-            to.prepare_cached(
-                "UPDATE records SET title = ?2, text = ?3, published = ?4, modified = ?5, status = ?6, severity = ?7,
-                    details = ?8, raw = ?9, hash = ?10, version = version + 1 WHERE id = ?1",
-            )?
-            .execute(params![
-                id,
-                record.title,
-                record.text,
-                record.published,
-                record.modified,
-                record.status,
-                record.severity,
-                record.details,
-                entry.raw,
-                entry.hash
-            ])?;
-            to.prepare_cached("DELETE FROM links WHERE from_urn = ?1")?.execute([urn])?;
-            id
-        }
-        None => {
-            to.prepare_cached(
-                "INSERT INTO records (urn, provider, title, text, published, modified, status, severity, details,
-                    raw, hash, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1)",
-            )?
-            .execute(params![
-                urn,
-                commit.provider,
-                record.title,
-                record.text,
-                record.published,
-                record.modified,
-                record.status,
-                record.severity,
-                record.details,
-                entry.raw,
-                entry.hash
-            ])?;
-            to.last_insert_rowid()
-        }
-    };
-    to.prepare_cached("INSERT INTO search (rowid, title, text) VALUES (?1, ?2, ?3)")?.execute(params![
-        id,
-        record.title,
-        record.text
-    ])?;
-    to.prepare_cached(
-        "INSERT OR REPLACE INTO provenance (record_id, source_id, position, run_id, stored_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?
-    .execute(params![id, source_id, entry.position as i64, commit.run_id, millis(commit.at)])?;
-    for link in &record.links {
-        to.prepare_cached("INSERT OR IGNORE INTO links (from_urn, kind, to_urn) VALUES (?1, ?2, ?3)")?
-            .execute([urn, link.kind, link.to.as_str()])?;
-    }
-    Ok(true)
-}
-
-/// Puts the present version among the earlier ones, with the names of what the new one changes.
-fn keep_version(to: &Connection, id: i64, entry: &Entry, record: &Record) -> Result<(), Error> {
-    let changed: String = to
-        .prepare_cached(
-            "SELECT json_group_array(field) FROM (
-                SELECT 'title' AS field FROM records WHERE id = ?1 AND title IS NOT ?2
-                UNION ALL SELECT 'text' FROM records WHERE id = ?1 AND text IS NOT ?3
-                UNION ALL SELECT 'published' FROM records WHERE id = ?1 AND published IS NOT ?4
-                UNION ALL SELECT 'modified' FROM records WHERE id = ?1 AND modified IS NOT ?5
-                UNION ALL SELECT 'status' FROM records WHERE id = ?1 AND status IS NOT ?6
-                UNION ALL SELECT 'severity' FROM records WHERE id = ?1 AND severity IS NOT ?7
-                UNION ALL SELECT 'details' FROM records WHERE id = ?1 AND details IS NOT ?8
-                UNION ALL SELECT 'raw' FROM records WHERE id = ?1 AND hash IS NOT ?9)",
-        )?
-        .query_row(
-            params![
-                id,
-                record.title,
-                record.text,
-                record.published,
-                record.modified,
-                record.status,
-                record.severity,
-                record.details,
-                entry.hash
-            ],
-            |row| row.get(0),
-        )?;
-    to.prepare_cached(
-        "INSERT INTO record_versions SELECT urn, version, ?2, title, text, published, modified, status, severity,
-            details, raw, p.source_id, p.run_id FROM records LEFT JOIN provenance p ON p.record_id = id WHERE id = ?1",
-    )?
-    .execute(params![id, changed])?;
-    to.prepare_cached(
-        "INSERT INTO search (search, rowid, title, text) SELECT 'delete', id, title, text FROM records WHERE id = ?1",
-    )?
-    .execute([id])?;
     Ok(())
 }
 

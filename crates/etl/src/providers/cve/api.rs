@@ -11,7 +11,7 @@ use super::{LIST, check_format};
 use crate::core::backoff::Fault;
 use crate::providers::Context;
 use crate::record::Item;
-use crate::source::{Cut, Extract, Failure, Http, JsonArray, Step, body_failure, hex};
+use crate::source::{Cut, Done, Extract, Failure, Http, JsonArray, Step, body_failure, hex};
 use crate::store::SourceRef;
 
 /// The most a page may hold.
@@ -24,7 +24,7 @@ const OVERLAP: Duration = Duration::from_secs(60 * 60);
 const PACE_SPAN: Duration = Duration::from_secs(30);
 const PACE: usize = 5;
 const PACE_WITH_KEY: usize = 50;
-/// How often a window may begin anew because its total changed under way.
+/// How often a window may begin anew because it changed under way.
 const RESTARTS_MAX: u32 = 3;
 /// The most a page may weigh; two thousand large records are a tenth of it.
 const BODY_LEN_MAX: u64 = 256 << 20;
@@ -52,6 +52,9 @@ struct Window {
     /// How many there are, as its first page said.
     total: Option<u64>,
     restarts: u32,
+    /// The checksum of the last record that was read, which the next page must begin with.
+    #[serde(default)]
+    last: Option<String>,
 }
 
 pub(super) struct Api {
@@ -96,8 +99,12 @@ impl Api {
         let Some(total) = array.number("totalResults") else {
             return Err(Failure::Broken(format!("{url}: the answer has no totalResults")));
         };
-        self.check_total(window, total)?;
-        let left = total.saturating_sub(window.index);
+        if let Some(before) = window.total.replace(total)
+            && before != total
+        {
+            return Err(self.anew(window, &format!("the total changed from {before} to {total}")));
+        }
+        let left = total.saturating_sub(window.start());
         let declared = array.number("resultsPerPage").unwrap_or(left).min(left);
         let expected = if left > 0 { declared.max(1) } else { 0 };
         if items.len() as u64 != expected {
@@ -106,28 +113,31 @@ impl Api {
                 items.len()
             ))));
         }
-        self.source = SourceRef { location: url, checksum: Some(hex(&Sha256::digest(&body))), fetched: now };
+        // The page begins with the last record of the one before, unless records have moved since.
+        if let Some(last) = &window.last
+            && items.pop_front().map(|first| checksum(&first)).as_ref() != Some(last)
+        {
+            return Err(self.anew(window, "the records moved"));
+        }
+        if items.is_empty() && window.index < total {
+            let what = format!("{url}: holds nothing beyond record {} of {total}", window.index);
+            return Err(Failure::retry(Fault::Incomplete(what)));
+        }
+        self.source = SourceRef { location: url, checksum: Some(checksum(&body)), fetched: now };
         self.page = items;
         Ok(())
     }
 
-    /// A total that changes between pages means that records moved from page to page: the window begins anew.
-    fn check_total(&mut self, window: &mut Window, total: u64) -> Result<(), Failure> {
-        let before = *window.total.get_or_insert(total);
-        if before == total {
-            return Ok(());
-        }
-        let changed = format!("{}: the total changed from {before} to {total} between pages", self.url);
+    /// What lies behind us has changed, so that a record may have slipped through: the window begins anew.
+    fn anew(&self, window: &Window, what: &str) -> Failure {
+        let changed = format!("{}: {what} between pages", self.url);
         if window.restarts == RESTARTS_MAX {
-            return Err(Failure::Broken(format!("{changed}, {} times", RESTARTS_MAX + 1)));
+            return Failure::Broken(format!("{changed}, {} times", RESTARTS_MAX + 1));
         }
-        let anew = Window { index: 0, total: None, restarts: window.restarts + 1, ..window.clone() };
+        let anew =
+            Window { index: 0, total: None, last: None, restarts: window.restarts + 1, ..window.clone() };
         let cursor = Cursor { window: Some(anew), ..self.cursor.clone() };
-        Err(Failure::Retry {
-            fault: Fault::Incomplete(changed),
-            retry_after: None,
-            cursor: Some(text(&cursor)),
-        })
+        Failure::Retry { fault: Fault::Incomplete(changed), retry_after: None, cursor: Some(text(&cursor)) }
     }
 
     /// When the pace allows the next request.
@@ -170,6 +180,9 @@ impl Extract for Api {
             .map(|(at, raw)| Item { position: first + at as u64, raw })
             .collect();
         window.index += items.len() as u64;
+        if let Some(last) = items.last() {
+            window.last = Some(checksum(&last.raw));
+        }
         let page_done = self.page.is_empty();
         if page_done && Some(window.index) == window.total {
             // Complete, and its count fits: only now the watermark moves.
@@ -177,6 +190,19 @@ impl Extract for Api {
             self.cursor.window = None;
         }
         Ok(Step::Items { items, source: self.source.clone(), cursor: text(&self.cursor), page_done })
+    }
+
+    /// In records of the window.
+    fn done(&self) -> Option<Done> {
+        let window = self.cursor.window.as_ref()?;
+        window.total.map(|total| Done { done: window.index, total })
+    }
+}
+
+impl Window {
+    /// Where its next page begins: with the last record that is known, to see that it still stands there.
+    fn start(&self) -> u64 {
+        self.index - u64::from(self.last.is_some() && self.index > 0)
     }
 }
 
@@ -194,7 +220,7 @@ impl Api {
 
 /// The window after `watermark`, or `None` when `until` is reached. The first one of all reads everything.
 fn next_window(watermark: Option<u64>, until: u64) -> Option<Window> {
-    let window = |from, to| Window { from, to, index: 0, total: None, restarts: 0 };
+    let window = |from, to| Window { from, to, index: 0, total: None, restarts: 0, last: None };
     let Some(watermark) = watermark else { return Some(window(None, until)) };
     if watermark >= until {
         return None;
@@ -206,7 +232,7 @@ fn next_window(watermark: Option<u64>, until: u64) -> Option<Window> {
 
 fn page_url(base: &str, window: &Window) -> String {
     let joint = if base.contains('?') { '&' } else { '?' };
-    let mut url = format!("{base}{joint}startIndex={}&resultsPerPage={PAGE_LEN}", window.index);
+    let mut url = format!("{base}{joint}startIndex={}&resultsPerPage={PAGE_LEN}", window.start());
     if let Some(from) = window.from {
         url += &format!("&lastModStartDate={}&lastModEndDate={}", date(from), date(window.to));
     }
@@ -217,6 +243,10 @@ fn page_url(base: &str, window: &Window) -> String {
 fn date(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()).unwrap_or_default();
     time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}
+
+fn checksum(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
 }
 
 fn ms(time: Duration) -> u64 {

@@ -36,13 +36,8 @@ impl Provider for Cve {
     ) -> Result<Box<dyn Extract>, Failure> {
         let open_rows: OpenRows = Box::new(|input, _| Ok(Box::new(Feed::open(input)?)));
         Ok(match &source.place {
-            Place::Path(path) => Box::new(Files::local(path, is_feed, open_rows, resume)?),
-            Place::Url(url) if is_feed(url) => {
-                let (http, now, address) = (context.http.clone(), context.now, url.clone());
-                let open = move || Ok(http.get(&address, &[], now)?.body);
-                Box::new(Files::remote(url, open, open_rows, resume))
-            }
-            Place::Url(url) => Box::new(api::Api::new(url, resume, context)),
+            Place::Url(url) if !is_feed(url) => Box::new(api::Api::new(url, resume, context)),
+            _ => Box::new(Files::open(source, is_feed, open_rows, resume, context)?),
         })
     }
 

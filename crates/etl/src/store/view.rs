@@ -1,0 +1,167 @@
+//! What the commands show, with the names they show it under.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A provider's statistics, with the names of the design and what the broker says.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation: they are the design's")]
+pub struct ProviderStats {
+    pub id: String,
+    pub state: String,
+    pub provider_type: String,
+    pub last_checkpoint: Option<String>,
+    pub processed_count: i64,
+    pub error_count: i64,
+    pub permits_held: i64,
+    pub created_at: String,
+    pub updated_at: String,
+    pub permits_wanted: i64,
+    pub permits_revoked: i64,
+    pub permits_why: Option<String>,
+    pub pause_wish: bool,
+    pub deadline: Option<String>,
+    pub run_id: Option<String>,
+    /// The outcome of the last run that ended.
+    pub last_outcome: Option<String>,
+    /// Whether a run ever completed, so that dependents may start.
+    pub satisfied: bool,
+    /// Satisfied by an earlier run, but the last one did not complete.
+    pub stale: bool,
+}
+
+/// The macro machine's statistics, with the names of the design.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation: they are the design's")]
+pub struct MacroStats {
+    pub id: String,
+    pub state: String,
+    pub provider_count: i64,
+    pub event_queue_len: i64,
+    pub provider_states: BTreeMap<String, i64>,
+    pub created_at: String,
+    pub updated_at: String,
+}
+
+/// A run, as the summary shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct RunRow {
+    pub provider: String,
+    pub run_id: String,
+    pub outcome: Option<String>,
+    pub read: i64,
+    pub stored: i64,
+    pub unchanged: i64,
+    pub dead_lettered: i64,
+    pub skipped: i64,
+    pub duration_ms: i64,
+    /// Why it ended as it did.
+    #[serde(skip)]
+    pub reason: Option<String>,
+    /// Why items were skipped, and how many each.
+    #[serde(skip)]
+    pub skips: BTreeMap<String, i64>,
+}
+
+/// A checkpoint: the five fields of the design.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+#[allow(missing_docs, reason = "the names are the documentation: they are the design's")]
+pub struct Checkpoint {
+    #[serde(rename = "URN")]
+    pub urn: String,
+    #[serde(rename = "ProviderID")]
+    pub provider_id: String,
+    pub processed_at: String,
+    pub success: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<String>,
+}
+
+/// An item nobody understood.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct DeadLetter {
+    pub id: i64,
+    pub provider: String,
+    pub run_id: String,
+    pub source: String,
+    pub position: i64,
+    pub reason: String,
+    pub at: String,
+    /// What was read; bytes that are no text show as U+FFFD here.
+    pub raw: String,
+    /// The very bytes in hexadecimal, where they are no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_hex: Option<String>,
+}
+
+/// An event, as it was kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct EventRow {
+    pub seq: i64,
+    pub at: String,
+    pub provider: String,
+    pub run_id: Option<String>,
+    pub kind: String,
+    pub detail: String,
+}
+
+/// A step of a machine, as it was kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Step {
+    pub machine: String,
+    pub from: String,
+    pub to: String,
+    pub cause: String,
+}
+
+/// An earlier version of a record.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Version {
+    pub version: i64,
+    /// The fields the following version changed.
+    pub changed: Value,
+    pub title: String,
+    pub text: String,
+    pub modified: Option<String>,
+    pub run_id: Option<String>,
+}
+
+/// All there is of one record.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct RecordView {
+    pub urn: String,
+    pub provider: String,
+    pub title: String,
+    pub text: String,
+    pub published: Option<String>,
+    pub modified: Option<String>,
+    pub status: Option<String>,
+    pub severity: Option<String>,
+    pub details: Value,
+    pub version: i64,
+    pub source: String,
+    pub position: i64,
+    pub checksum: Option<String>,
+    pub fetched_at: String,
+    pub run_id: String,
+    /// As (kind, urn).
+    pub links: Vec<(String, String)>,
+    /// As (kind, urn).
+    pub linked_from: Vec<(String, String)>,
+    pub versions: Vec<Version>,
+    pub raw: String,
+}
