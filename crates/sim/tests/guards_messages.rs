@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{broken, fleet, fleet_with, ms, needs, s, wait};
+use common::{breached, broken, fleet, fleet_with, ms, needs, s, wait};
 use phalanx_cluster::core::{Config, Guard};
 use phalanx_sim::{Kind, ProcessId, World};
 
@@ -51,9 +51,8 @@ fn a_partition_that_was_lost_and_regained_is_taken_anew() {
         world.delay_watch(b, s(2));
         world.trust(b);
         world.reassign(chamber, 1);
-        wait(&mut world, s(60));
-        world.delay_watch(b, ms(0));
-        broken(&mut world)
+        wait(&mut world, s(5));
+        breached(&mut world)
     });
 }
 
@@ -77,7 +76,7 @@ fn a_gainer_waits_for_exactly_its_version() {
         world.delay_watch(b, ms(0));
         world.trust(b);
         wait(&mut world, s(1));
-        broken(&mut world)
+        breached(&mut world)
     });
 }
 
@@ -296,6 +295,9 @@ fn the_holder_reads_its_cursor_at_each_map() {
         // A does not see version 2; B takes when its patience ends; version 3 gives the chamber back to A.
         world.drop_map_event(a);
         world.reassign(chamber, 2);
+        // Nor does it hear the bell.
+        let until = world.now() + ms(1);
+        world.cut_in(a, until);
         world.publish(chamber, Kind::Endless);
         assert!(world.run_while(s(2), |world| !world.is_processing(b, chamber)), "B's patience ends");
         wait(&mut world, ms(200));

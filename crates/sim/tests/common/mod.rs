@@ -47,6 +47,11 @@ pub fn broken(world: &mut World) -> Vec<String> {
     world.take_violations().iter().map(ToString::to_string).collect()
 }
 
+/// What broke so far, while messages are still on their way.
+pub fn breached(world: &mut World) -> Vec<String> {
+    world.take_violations().iter().map(ToString::to_string).collect()
+}
+
 /// A promise that the world cannot see by itself.
 pub fn unless(holds: bool, promise: &str) -> Vec<String> {
     if holds { Vec::new() } else { vec![promise.to_owned()] }
