@@ -60,7 +60,8 @@ impl Connection {
         let info = client.server_info();
         let (major, minor) = VERSION_MIN;
         if !client.is_server_compatible(major, minor, 0) {
-            let reason = format!("the server has version {}, at least {major}.{minor} is needed", info.version);
+            let reason =
+                format!("the server has version {}, at least {major}.{minor} is needed", info.version);
             return Err(Error::invalid(what, reason));
         }
         if !info.jetstream {
@@ -146,7 +147,11 @@ impl Connection {
     }
 }
 
-async fn options(config: &Config, what: &str, made: Arc<watch::Sender<u64>>) -> Result<ConnectOptions, Error> {
+async fn options(
+    config: &Config,
+    what: &str,
+    made: Arc<watch::Sender<u64>>,
+) -> Result<ConnectOptions, Error> {
     let mut options = ConnectOptions::new()
         .name(&config.name)
         .ping_interval(PING_INTERVAL)
@@ -193,8 +198,9 @@ fn seed(nkey: &str) -> Result<String, String> {
     if nkey.starts_with("SU") && nkey.len() == 58 {
         return Ok(nkey.to_owned());
     }
-    let text = std::fs::read_to_string(nkey)
-        .map_err(|e| format!("the nkey is neither a user's seed (SU…, 58 characters) nor a readable file: {e}"))?;
+    let text = std::fs::read_to_string(nkey).map_err(|e| {
+        format!("the nkey is neither a user's seed (SU…, 58 characters) nor a readable file: {e}")
+    })?;
     let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU"));
     seed.map(str::to_owned).ok_or_else(|| format!("the nkey file {nkey} has no line that begins with SU"))
 }

@@ -44,7 +44,13 @@ impl Bucket {
     }
 
     /// Stores a message if the newest of the key is at that sequence; 0 means that there is none.
-    async fn store(&self, key: &str, payload: Bytes, last: Option<u64>, delete: bool) -> Result<Stored, Trouble> {
+    async fn store(
+        &self,
+        key: &str,
+        payload: Bytes,
+        last: Option<u64>,
+        delete: bool,
+    ) -> Result<Stored, Trouble> {
         let mut headers = HeaderMap::new();
         if let Some(last) = last {
             headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, last.to_string());

@@ -9,7 +9,7 @@ use async_nats::header::{
 };
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::Info;
-use async_nats::{HeaderMap, StatusCode, datetime};
+use async_nats::{HeaderMap, HeaderValue, StatusCode, datetime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -227,7 +227,7 @@ fn from_leader(message: StreamMessage) -> Message {
 fn from_replica(answer: &async_nats::Message) -> Result<Message, Trouble> {
     let read = || {
         let headers = answer.headers.as_ref()?;
-        let header = |name: &str| headers.get(name).map(|value| value.as_str());
+        let header = |name: &str| headers.get(name).map(HeaderValue::as_str);
         let stored_at = datetime::parse_rfc3339(header(NATS_TIME_STAMP.as_ref())?).ok()?;
         Some(Message {
             subject: header(NATS_SUBJECT.as_ref())?.to_owned(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_nats::header::NATS_LAST_CONSUMER;
 use async_nats::jetstream::stream::Info;
-use async_nats::{Message, StatusCode, Subscriber, jetstream};
+use async_nats::{HeaderValue, Message, StatusCode, Subscriber, jetstream};
 use futures_util::StreamExt as _;
 use phalanx_cluster::backend::{Entry, Error, Watch, WatchEvent};
 use phalanx_cluster::core::types::Revision;
@@ -118,8 +118,7 @@ impl Source {
 
         let inbox = self.connection.client.new_inbox();
         let name = inbox.rsplit('.').next().unwrap_or(&inbox).to_owned();
-        let messages =
-            self.connection.client.subscribe(inbox.clone()).await.map_err(|_| Trouble::NotSent)?;
+        let messages = self.connection.client.subscribe(inbox.clone()).await.map_err(|_| Trouble::NotSent)?;
         let mut config = json!({
             "name": name,
             "deliver_subject": inbox,
@@ -213,7 +212,7 @@ impl Source {
     /// Answers the server's questions about the pace. How many messages the consumer has sent, if this is its sign of life.
     async fn answer(&self, message: &Message) -> Option<u64> {
         let headers = message.headers.as_ref();
-        let header = |name: &str| headers.and_then(|headers| headers.get(name)).map(|value| value.as_str());
+        let header = |name: &str| headers.and_then(|headers| headers.get(name)).map(HeaderValue::as_str);
         let stalled = header("Nats-Consumer-Stalled").map(str::to_owned);
         let ask = message.reply.as_ref().map(ToString::to_string).or(stalled);
         if let Some(ask) = ask {

@@ -1,4 +1,5 @@
 //! Every way to prove who we are, against a server that demands it.
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 mod common;
 
@@ -53,7 +54,8 @@ async fn nkey_as_a_seed_and_as_a_file() {
     let user = KeyPair::new_user();
     let seed = user.seed().unwrap();
     let server =
-        Server::start_with(&format!("authorization {{ users: [ {{ nkey: {} }} ] }}", user.public_key())).unwrap();
+        Server::start_with(&format!("authorization {{ users: [ {{ nkey: {} }} ] }}", user.public_key()))
+            .unwrap();
     let config = Config::new(server.url());
     refused(&config).await;
     refused(&Config { nkey: Some(KeyPair::new_user().seed().unwrap()), ..config.clone() }).await;
@@ -78,8 +80,10 @@ async fn credentials_file() {
     let without_jetstream = json!({ "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1,
         "wildcards": true, "conn": -1, "leaf": -1 });
     let of_operator = jwt(&operator, &operator, json!({ "type": "operator", "version": 2 }));
-    let of_account = jwt(&operator, &account, json!({ "type": "account", "version": 2, "limits": unlimited }));
-    let of_system = jwt(&operator, &system, json!({ "type": "account", "version": 2, "limits": without_jetstream }));
+    let of_account =
+        jwt(&operator, &account, json!({ "type": "account", "version": 2, "limits": unlimited }));
+    let of_system =
+        jwt(&operator, &system, json!({ "type": "account", "version": 2, "limits": without_jetstream }));
     let of_user = |signer: &KeyPair| {
         let claims = json!({ "type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1, "pub": {}, "sub": {} });
         jwt(signer, &user, claims)

@@ -1,4 +1,5 @@
 //! The facts that hold for every backend, on real nats-servers.
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 mod common;
 
@@ -17,7 +18,8 @@ async fn remove_stream(url: &str, name: &str) {
     let runtime = tokio::runtime::Handle::current();
     let remove = move || {
         runtime.block_on(async {
-            let servers: Vec<async_nats::ServerAddr> = url.split(',').map(|url| url.parse().unwrap()).collect();
+            let servers: Vec<async_nats::ServerAddr> =
+                url.split(',').map(|url| url.parse().unwrap()).collect();
             let js = async_nats::jetstream::new(async_nats::connect(servers).await.unwrap());
             until("the stream is removed", async || js.delete_stream(&name).await.ok()).await;
         });

@@ -14,7 +14,10 @@ use phalanx_cluster_nats::{Config, Nats};
 use phalanx_testkit::nats::{Cluster, Server};
 
 async fn next(watch: &mut Watch) -> WatchEvent {
-    tokio::time::timeout(Duration::from_secs(30), watch.next()).await.expect("an event").expect("the watch goes on")
+    tokio::time::timeout(Duration::from_secs(30), watch.next())
+        .await
+        .expect("an event")
+        .expect("the watch goes on")
 }
 
 async fn value(bucket: &dyn Kv) -> Option<bytes::Bytes> {
@@ -37,7 +40,8 @@ async fn a_write_to_a_hung_server_is_unknown_and_lands_later_unless_the_swap_kee
     server.resume();
 
     // Both arrive: the first is applied, the second compares with a revision that is gone.
-    let landed = until("the late write lands", async || value(&*bucket).await.filter(|value| value != "1")).await;
+    let landed =
+        until("the late write lands", async || value(&*bucket).await.filter(|value| value != "1")).await;
     assert_eq!(landed, "2");
     assert!(bucket.update("key", "4".into(), first).await.unwrap_err().is_conflict());
 }
@@ -66,6 +70,22 @@ async fn a_write_that_failed_for_want_of_a_connection_never_happens() {
     until("the connection is back", async || bucket.put("after", "1".into()).await.ok()).await;
     let keys = truth.keys().await.unwrap();
     assert!(keys.contains("after") && keys.is_disjoint(&failed), "{keys:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hung_server_is_noticed_within_seconds_and_writes_fail_at_once() {
+    let server = Server::start().unwrap();
+    let config = Config { timeout: Duration::from_millis(300), ..Config::new(server.url()) };
+    let nats = Nats::connect(&config).await.unwrap();
+    let bucket = nats.bucket(&BucketConfig::new("b")).await.unwrap();
+    server.pause();
+    // The connection stays open: only the pings tell. With the client's own interval this would take minutes.
+    until("the hung server is given up", async || {
+        matches!(bucket.put("key", "1".into()).await, Err(Error::Failed { .. })).then_some(())
+    })
+    .await;
+    server.resume();
+    until("the server is back", async || bucket.put("key", "2".into()).await.ok()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,7 +152,8 @@ async fn the_loss_of_the_leading_server_loses_nothing_and_no_read_is_stale() {
     let mut watch = reader.watch().await.unwrap();
     while next(&mut watch).await != WatchEvent::Current {}
 
-    let addresses: Vec<async_nats::ServerAddr> = cluster.urls().split(',').map(|url| url.parse().unwrap()).collect();
+    let addresses: Vec<async_nats::ServerAddr> =
+        cluster.urls().split(',').map(|url| url.parse().unwrap()).collect();
     let js = jetstream::new(async_nats::connect(addresses).await.unwrap());
     let info = js.get_stream("KV_b").await.unwrap().get_info().await.unwrap();
     let leader = info.cluster.unwrap().leader.unwrap();

@@ -1,10 +1,13 @@
 //! Streams and buckets are made as the protocol needs them, and others are refused.
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 mod common;
 
 use std::time::Duration;
 
-use async_nats::jetstream::stream::{Config as StreamConfig, DiscardPolicy, Info, RetentionPolicy, StorageType};
+use async_nats::jetstream::stream::{
+    Config as StreamConfig, DiscardPolicy, Info, RetentionPolicy, StorageType,
+};
 use async_nats::jetstream::{self, kv};
 use common::{connect, invalid};
 use phalanx_cluster::backend::{Backend, BucketConfig, Error, LogConfig, Settings, Stores};
@@ -50,7 +53,11 @@ async fn everything_a_fleet_needs_is_made_with_the_settings_of_the_design() {
     ] {
         let config = info(&js, log).await.config;
         assert_eq!(config.subjects, [subject]);
-        assert_eq!((config.retention, config.discard), (RetentionPolicy::Limits, DiscardPolicy::New), "{log}");
+        assert_eq!(
+            (config.retention, config.discard),
+            (RetentionPolicy::Limits, DiscardPolicy::New),
+            "{log}"
+        );
         assert_eq!((config.max_age, config.duplicate_window), (age, Duration::from_secs(120)), "{log}");
         assert!(config.allow_direct && config.storage == StorageType::File, "{log}");
     }
@@ -92,7 +99,12 @@ async fn what_exists_with_other_settings_is_refused_with_both_values() {
 
     let nats = connect(&server.url()).await;
     let text = invalid(nats.bucket(&BucketConfig::new("ids")).await);
-    for part in ["KV_ids", "history is 5, must be 1", "max age is 30s, must be 0ns", "storage is Memory, must be File"] {
+    for part in [
+        "KV_ids",
+        "history is 5, must be 1",
+        "max age is 30s, must be 0ns",
+        "storage is Memory, must be File",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let text = invalid(nats.log(&LogConfig::new("runs", ["run.*"])).await);

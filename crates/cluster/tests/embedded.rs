@@ -113,6 +113,21 @@ async fn a_log_that_is_full_by_bytes_refuses_until_messages_expire() {
 }
 
 #[tokio::test]
+async fn a_database_that_cannot_be_written_says_that_it_did_not_happen() {
+    let folder = tempdir().unwrap();
+    let backend = Embedded::open(folder.path()).unwrap();
+    let bucket = backend.bucket(&BucketConfig::new("b")).await.unwrap();
+    let revision = bucket.put("key", "1".into()).await.unwrap();
+    let intruder = rusqlite::Connection::open(folder.path().join("coordination.db")).unwrap();
+    intruder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = bucket.update("key", "2".into(), revision).await.unwrap_err();
+    assert!(matches!(&error, Error::Failed { .. }) && error.to_string().contains("locked"), "{error:?}");
+    intruder.execute_batch("ROLLBACK").unwrap();
+    // Had it happened all the same, this revision would be gone.
+    bucket.update("key", "3".into(), revision).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_database_of_a_later_format_is_refused_with_both_numbers() {
     let folder = tempdir().unwrap();
     let backend = Embedded::open(folder.path()).unwrap();

@@ -33,7 +33,9 @@ pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), asking).await.unwrap_or_else(|_| panic!("{what}: not within 30 s"))
+    tokio::time::timeout(Duration::from_secs(30), asking)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within 30 s"))
 }
 
 /// A wire between a client and a server that can be cut while the server lives on.
@@ -45,8 +47,8 @@ pub(crate) struct Wire {
 impl Wire {
     pub(crate) async fn to(url: &str) -> Self {
         let server = url.trim_start_matches("nats://").to_owned();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("its own address").port();
         let cut = watch::Sender::new(false);
         let is_cut = cut.subscribe();
         tokio::spawn(async move {

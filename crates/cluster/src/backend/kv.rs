@@ -114,7 +114,7 @@ pub enum WatchEvent {
     Delete {
         /// Where.
         key: String,
-        /// The revision of the deletion.
+        /// The revision of the deletion: a place in the order, nothing to compare with.
         revision: Revision,
     },
     /// Everything that was there when the watch began, or began again, has been told: what follows is news.

@@ -19,6 +19,7 @@ const BATCH_MAX: usize = 256;
 const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = FULL;
+    PRAGMA busy_timeout = 1000;
     CREATE TABLE IF NOT EXISTS clock (one INTEGER PRIMARY KEY CHECK (one = 1), last INTEGER NOT NULL);
     INSERT OR IGNORE INTO clock VALUES (1, 0);
     CREATE TABLE IF NOT EXISTS buckets (
@@ -31,7 +32,7 @@ const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS entries_by_age ON entries (bucket, stored_at);
     CREATE TABLE IF NOT EXISTS logs (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, created INTEGER NOT NULL, last INTEGER NOT NULL,
-        bytes INTEGER NOT NULL);
+        messages INTEGER NOT NULL, bytes INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS messages (
         log INTEGER NOT NULL, sequence INTEGER NOT NULL, subject TEXT NOT NULL, stored_at INTEGER NOT NULL,
         message_id TEXT, payload BLOB NOT NULL,
@@ -68,6 +69,8 @@ pub(super) struct Session {
     pub(super) db: Connection,
     clock: Clock,
     changed: Vec<Change>,
+    /// Why the transaction cannot go on: nothing is done in it any more.
+    broken: Option<String>,
 }
 
 impl Session {
@@ -107,7 +110,7 @@ enum End {
 }
 
 type Answer = Box<dyn FnOnce(&End) + Send>;
-type Job = Box<dyn FnOnce(&mut Session) -> (Answer, Option<rusqlite::Error>) + Send>;
+type Job = Box<dyn FnOnce(&mut Session) -> Answer + Send>;
 
 enum Command {
     Work(Job),
@@ -123,7 +126,7 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn start(what: &str, db: Connection, lock: Option<FolderLock>) -> Result<Self, Error> {
         let clock = prepare(&db).map_err(|e| Error::invalid(what, e))?;
-        let session = Session { db, clock, changed: Vec::new() };
+        let session = Session { db, clock, changed: Vec::new(), broken: None };
         let (commands, inbox) = mpsc::channel();
         let signals = Arc::new(Signals::default());
         let theirs = signals.clone();
@@ -143,20 +146,28 @@ impl Engine {
         let (sender, answer) = oneshot::channel();
         let asked = what.clone();
         let job: Job = Box::new(move |session| {
-            let (result, broken) = match work(session) {
-                Ok(value) => (Ok(value), None),
-                Err(Refusal::No(error)) => (Err(error), None),
-                Err(Refusal::Broken(error)) => (Err(Error::failed(&asked, &error)), Some(error)),
+            // A broken transaction is rolled back, and that is the answer.
+            let result = match session.broken {
+                Some(_) => None,
+                None => match work(session) {
+                    Ok(value) => Some(Ok(value)),
+                    Err(Refusal::No(error)) => Some(Err(error)),
+                    Err(Refusal::Broken(error)) => {
+                        session.broken = Some(error.to_string());
+                        None
+                    }
+                },
             };
-            let answer: Answer = Box::new(move |end| {
+            Box::new(move |end| {
+                let answer = match (end, result) {
+                    (End::Committed, Some(result)) => result,
+                    (End::Committed, None) => Err(Error::failed(asked, "it was not tried")),
+                    (End::RolledBack(reason), _) => Err(Error::failed(asked, reason)),
+                    (End::CommitFailed(reason), _) => Err(Error::unknown(asked, reason)),
+                };
                 // Nobody listens any more if the caller gave up.
-                let _ = sender.send(match end {
-                    End::Committed => result,
-                    End::RolledBack(reason) => Err(Error::failed(asked, reason)),
-                    End::CommitFailed(reason) => Err(Error::unknown(asked, reason)),
-                });
-            });
-            (answer, broken)
+                let _ = sender.send(answer);
+            })
         });
         if self.commands.send(Command::Work(job)).is_err() {
             return Err(Error::failed(what, "the data folder is closed"));
@@ -212,18 +223,14 @@ fn serve(mut session: Session, inbox: &mpsc::Receiver<Command>, signals: &Signal
 }
 
 fn transaction(session: &mut Session, jobs: Vec<Job>, signals: &Signals) {
-    let mut answers = Vec::with_capacity(jobs.len());
-    let mut broken = session.db.execute_batch("BEGIN IMMEDIATE").err();
     let before = session.clock.last;
-    for job in jobs {
-        let (answer, failure) = job(session);
-        answers.push(answer);
-        broken = broken.or(failure);
-    }
-    let end = match broken {
-        Some(error) => {
+    session.broken = session.db.execute_batch("BEGIN IMMEDIATE").err().map(|error| error.to_string());
+    let answers: Vec<Answer> = jobs.into_iter().map(|job| job(session)).collect();
+    let end = match session.broken.take() {
+        Some(reason) => {
+            // Nothing to roll back if it could not even begin.
             let _ = session.db.execute_batch("ROLLBACK");
-            End::RolledBack(error.to_string())
+            End::RolledBack(reason)
         }
         None => commit(session, before),
     };

@@ -24,6 +24,7 @@ struct Head {
     id: i64,
     created: i64,
     last: i64,
+    messages: i64,
     bytes: i64,
 }
 
@@ -72,8 +73,8 @@ impl Log for EmbeddedLog {
             if empty && let Some(last) = last(session, head.id, &subject)? {
                 return Err(Error::conflict(what, Some(Revision(last.sequence))).into());
             }
-            refuse_if_full(session, config, &head, payload.len(), &what)?;
-            let sequence = insert(session, &head, &subject, id.as_deref(), &payload)?;
+            refuse_if_full(config, &head, payload.len(), &what)?;
+            let sequence = insert(session, head, &subject, id.as_deref(), &payload)?;
             session.changed(Change::Subject { log: config.name.clone(), subject });
             Ok(Appended { sequence: sequence.cast_unsigned(), duplicate: false })
         })
@@ -108,14 +109,14 @@ impl Log for EmbeddedLog {
 
     async fn info(&self) -> Result<LogInfo, Error> {
         self.run(format!("info of {}", self.config.name), |_, head, session| {
-            let sql = "SELECT count(*), min(sequence) FROM messages WHERE log = ?";
-            let (messages, first): (i64, Option<i64>) =
-                session.db.prepare_cached(sql)?.query_row([head.id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let sql = "SELECT min(sequence) FROM messages WHERE log = ?";
+            let first: Option<i64> =
+                session.db.prepare_cached(sql)?.query_row([head.id], |row| row.get(0))?;
             Ok(LogInfo {
                 created: head.created.cast_unsigned(),
                 first: first.unwrap_or(head.last + 1).cast_unsigned(),
                 last: head.last.cast_unsigned(),
-                messages: messages.cast_unsigned(),
+                messages: head.messages.cast_unsigned(),
             })
         })
         .await
@@ -141,26 +142,37 @@ impl Log for EmbeddedLog {
 }
 
 fn head(session: &Session, name: &str) -> rusqlite::Result<Option<Head>> {
-    find(&session.db, "SELECT id, created, last, bytes FROM logs WHERE name = ?", [name], |row| {
-        Ok(Head { id: row.get(0)?, created: row.get(1)?, last: row.get(2)?, bytes: row.get(3)? })
+    let sql = "SELECT id, created, last, messages, bytes FROM logs WHERE name = ?";
+    find(&session.db, sql, [name], |row| {
+        Ok(Head {
+            id: row.get(0)?,
+            created: row.get(1)?,
+            last: row.get(2)?,
+            messages: row.get(3)?,
+            bytes: row.get(4)?,
+        })
     })
+}
+
+fn save(session: &Session, head: &Head) -> rusqlite::Result<()> {
+    let sql = "UPDATE logs SET last = ?, messages = ?, bytes = ? WHERE id = ?";
+    session.db.prepare_cached(sql)?.execute([head.last, head.messages, head.bytes, head.id])?;
+    Ok(())
 }
 
 fn expire(session: &Session, config: &LogConfig, mut head: Head) -> rusqlite::Result<Head> {
     let Some(age) = config.max_age else { return Ok(head) };
     let before = session.expired_before(age);
-    let sql = "SELECT sum(length(payload)) FROM messages WHERE log = ? AND stored_at <= ?";
-    let gone: Option<i64> = session.db.prepare_cached(sql)?.query_row([head.id, before], |row| row.get(0))?;
-    if let Some(bytes) = gone {
-        session
-            .db
-            .prepare_cached("DELETE FROM messages WHERE log = ? AND stored_at <= ?")?
-            .execute([head.id, before])?;
+    let sql =
+        "SELECT count(*), coalesce(sum(length(payload)), 0) FROM messages WHERE log = ? AND stored_at <= ?";
+    let (messages, bytes): (i64, i64) =
+        session.db.prepare_cached(sql)?.query_row([head.id, before], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if messages > 0 {
+        let sql = "DELETE FROM messages WHERE log = ? AND stored_at <= ?";
+        session.db.prepare_cached(sql)?.execute([head.id, before])?;
+        head.messages -= messages;
         head.bytes -= bytes;
-        session
-            .db
-            .prepare_cached("UPDATE logs SET bytes = ? WHERE id = ?")?
-            .execute([head.bytes, head.id])?;
+        save(session, &head)?;
     }
     Ok(head)
 }
@@ -178,22 +190,14 @@ fn last(session: &Session, log: i64, subject: &str) -> rusqlite::Result<Option<M
     find(&session.db, &sql, params![log, subject], message)
 }
 
-fn refuse_if_full(
-    session: &Session,
-    config: &LogConfig,
-    head: &Head,
-    size: usize,
-    what: &str,
-) -> Result<(), Refusal> {
+fn refuse_if_full(config: &LogConfig, head: &Head, size: usize, what: &str) -> Result<(), Error> {
     let full = |limit: u64, unit: &str| {
-        Err(Error::failed(what, format!("the log {} is full at {limit} {unit}", config.name)).into())
+        Err(Error::failed(what, format!("the log {} is full at {limit} {unit}", config.name)))
     };
-    if let Some(limit) = config.max_messages {
-        let sql = "SELECT count(*) FROM messages WHERE log = ?";
-        let count: i64 = session.db.prepare_cached(sql)?.query_row([head.id], |row| row.get(0))?;
-        if count.cast_unsigned() >= limit {
-            return full(limit, "messages");
-        }
+    if let Some(limit) = config.max_messages
+        && head.messages.cast_unsigned() >= limit
+    {
+        return full(limit, "messages");
     }
     if let Some(limit) = config.max_bytes
         && head.bytes.cast_unsigned().saturating_add(size as u64) > limit
@@ -205,20 +209,20 @@ fn refuse_if_full(
 
 fn insert(
     session: &mut Session,
-    head: &Head,
+    mut head: Head,
     subject: &str,
     id: Option<&str>,
     payload: &Bytes,
 ) -> rusqlite::Result<i64> {
-    let sequence = head.last + 1;
+    head.last += 1;
+    head.messages += 1;
+    head.bytes += i64::try_from(payload.len()).unwrap_or(0);
     let stored_at = session.tick();
     let sql = "INSERT INTO messages (log, sequence, subject, stored_at, message_id, payload) VALUES (?, ?, ?, ?, ?, ?)";
-    let row = params![head.id, sequence, subject, stored_at, id, payload.as_ref()];
+    let row = params![head.id, head.last, subject, stored_at, id, payload.as_ref()];
     session.db.prepare_cached(sql)?.execute(row)?;
-    let bytes = head.bytes + i64::try_from(payload.len()).unwrap_or(0);
-    let sql = "UPDATE logs SET last = ?, bytes = ? WHERE id = ?";
-    session.db.prepare_cached(sql)?.execute([sequence, bytes, head.id])?;
-    Ok(sequence)
+    save(session, &head)?;
+    Ok(head.last)
 }
 
 fn message(row: &Row<'_>) -> rusqlite::Result<Message> {

@@ -108,7 +108,7 @@ impl Backend for Embedded {
             if find.query_row([&name], |row| row.get::<_, i64>(0)).optional()?.is_none() {
                 drop(find);
                 let created = session.tick();
-                let insert = "INSERT INTO logs (name, created, last, bytes) VALUES (?, ?, 0, 0)";
+                let insert = "INSERT INTO logs (name, created, last, messages, bytes) VALUES (?, ?, 0, 0, 0)";
                 session.db.prepare_cached(insert)?.execute(params![name, created])?;
             }
             Ok(())
