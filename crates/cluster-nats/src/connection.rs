@@ -22,6 +22,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(2);
 const RECONNECT_DELAY_MAX: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const VERSION_MIN: (i64, i64) = (2, 11);
+/// The largest value and its headers.
+const PAYLOAD_BYTES_MIN: usize = 1024 * 1024;
 
 const STREAM_NOT_FOUND: u64 = 10059;
 
@@ -66,6 +68,11 @@ impl Connection {
         }
         if !info.jetstream {
             return Err(Error::invalid(what, "the server has no JetStream; start it with -js"));
+        }
+        if info.max_payload < PAYLOAD_BYTES_MIN {
+            let reason =
+                format!("its max_payload is {}, must be {PAYLOAD_BYTES_MIN} or more", info.max_payload);
+            return Err(Error::invalid(what, reason));
         }
         let js = jetstream::ContextBuilder::new().timeout(config.timeout).build(client.clone());
         Ok(Self { client, js, timeout: config.timeout, made })

@@ -55,17 +55,17 @@ async fn a_write_that_failed_for_want_of_a_connection_never_happens() {
     let (bucket, truth) = (nats.bucket(&config).await.unwrap(), beside.bucket(&config).await.unwrap());
     wire.cut();
     let mut failed = BTreeSet::new();
-    for n in 0.. {
-        let key = format!("key-{n}");
+    let mut keys = (0..).map(|n| format!("key-{n}"));
+    until("twenty writes fail", async || {
+        let key = keys.next()?;
         match bucket.put(&key, "1".into()).await {
             Err(Error::Failed { .. }) => drop(failed.insert(key)),
             Err(Error::Unknown { .. }) | Ok(_) => {}
             Err(error) => panic!("{error:?}"),
         }
-        if failed.len() == 20 {
-            break;
-        }
-    }
+        (failed.len() == 20).then_some(())
+    })
+    .await;
     wire.mend();
     until("the connection is back", async || bucket.put("after", "1".into()).await.ok()).await;
     let keys = truth.keys().await.unwrap();

@@ -141,6 +141,24 @@ async fn a_server_that_is_not_there_is_named() {
     assert!(text.contains("127.0.0.1:1") && !text.contains("s3cret"), "{text}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_take_the_largest_value_is_refused_with_both_sizes() {
+    let server = Server::start_with("max_payload: 65536\n").unwrap();
+    let text = invalid(Nats::connect(&Config::new(server.url())).await);
+    assert!(text.contains("65536") && text.contains("1048576"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_jetstream_is_refused() {
+    // The last word in a configuration counts.
+    let server =
+        Server::start_with("accounts { A: { users: [ { user: a, password: a } ] } }\nno_auth_user: a\n");
+    let server = server.unwrap();
+    let nats = connect(&server.url()).await;
+    let error = nats.bucket(&BucketConfig::new("b")).await.err().expect("refused").to_string();
+    assert!(error.contains("not enabled for account"), "{error}");
+}
+
 /// The old server is a line that says so: no real one of that age is at hand.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_too_old_is_refused_with_both_versions() {

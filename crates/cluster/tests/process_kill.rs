@@ -1,16 +1,18 @@
 //! A process that is killed under load loses nothing that it was told is stored.
 #![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
+#![allow(clippy::disallowed_macros, reason = "a test says what it measured")]
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use phalanx_cluster::backend::{Backend, BucketConfig, Embedded, Expect, Kv, Log, LogConfig};
 use phalanx_testkit::process::{Lifetime, Process};
 use tempfile::tempdir;
+use tokio::time::Instant;
 
 /// Set in the run that is to be killed: the folder to write to.
 const VICTIM: &str = "PHALANX_KILL_TEST_VICTIM";
