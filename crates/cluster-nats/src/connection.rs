@@ -59,6 +59,8 @@ impl Connection {
                 _ => Error::invalid(&what, reason),
             }
         })?;
+        // The first connection is told late, and must not look like a second one.
+        let _ = tokio::time::timeout(CONNECT_TIMEOUT, made.subscribe().wait_for(|made| *made > 0)).await;
         let info = client.server_info();
         let (major, minor) = VERSION_MIN;
         if !client.is_server_compatible(major, minor, 0) {

@@ -128,6 +128,21 @@ async fn a_database_that_cannot_be_written_says_that_it_did_not_happen() {
 }
 
 #[tokio::test]
+async fn a_watch_outlives_a_database_that_does_not_answer_for_a_while() {
+    let folder = tempdir().unwrap();
+    let backend = Embedded::open(folder.path()).unwrap();
+    let bucket = backend.bucket(&BucketConfig::new("b")).await.unwrap();
+    bucket.put("key", "1".into()).await.unwrap();
+    let intruder = rusqlite::Connection::open(folder.path().join("coordination.db")).unwrap();
+    intruder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut watch = bucket.watch().await.unwrap();
+    assert!(bucket.get("key").await.is_err(), "the watch asked before, and in vain");
+    intruder.execute_batch("ROLLBACK").unwrap();
+    let next = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.expect("an event");
+    assert!(matches!(next, Some(WatchEvent::Put(entry)) if entry.key == "key"));
+}
+
+#[tokio::test]
 async fn a_database_of_a_later_format_is_refused_with_both_numbers() {
     let folder = tempdir().unwrap();
     let backend = Embedded::open(folder.path()).unwrap();

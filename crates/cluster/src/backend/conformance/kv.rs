@@ -208,6 +208,21 @@ pub async fn a_watch_of_an_empty_bucket_is_current_at_once(fixture: &dyn Fixture
     assert_eq!(next(&mut watch).await, WatchEvent::Current);
 }
 
+/// Whoever is slow is told all the same, and holds nobody up.
+pub async fn a_watch_that_is_read_late_misses_nothing(fixture: &dyn Fixture) {
+    let bucket = bucket(fixture).await;
+    let mut watch = bucket.watch().await.expect("a watch");
+    assert_eq!(next(&mut watch).await, WatchEvent::Current);
+    let mut written = Vec::new();
+    for n in 0..300 {
+        written.push(bucket.put(&format!("key-{n}"), vec![7; 4096].into()).await.expect("put"));
+    }
+    for revision in written {
+        let event = next(&mut watch).await;
+        assert!(matches!(&event, WatchEvent::Put(entry) if entry.revision == revision), "{event:?}");
+    }
+}
+
 /// Silence is not counted by the broker.
 pub async fn a_watch_does_not_tell_of_expiry(fixture: &dyn Fixture) {
     let bucket = bucket_with_ttl(fixture, TTL).await;

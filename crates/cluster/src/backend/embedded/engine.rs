@@ -132,7 +132,11 @@ impl Engine {
         let theirs = signals.clone();
         thread::Builder::new()
             .name("phalanx-embedded".to_owned())
-            .spawn(move || serve(session, &inbox, &theirs, lock))
+            .spawn(move || {
+                // Also if the thread panics: nobody shall wait for a database that is gone.
+                let _end = CloseAtEnd(&theirs);
+                serve(session, &inbox, &theirs, lock);
+            })
             .map_err(|e| Error::failed(what, e))?;
         Ok(Self { commands, signals })
     }
@@ -343,8 +347,21 @@ impl Signals {
         }
     }
 
+    /// Whether nothing will ever change again.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     fn close(&self) {
         *self.lock() = Waiting { closed: true, ..Waiting::default() };
+    }
+}
+
+struct CloseAtEnd<'a>(&'a Signals);
+
+impl Drop for CloseAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

@@ -16,6 +16,8 @@ use crate::core::types::Revision;
 
 /// A watch reads so many changes at once: each may be as large as a value can be.
 const PAGE: i64 = 16;
+/// A watch that the database does not serve asks again so soon.
+const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub(super) struct Bucket {
@@ -98,15 +100,26 @@ impl Bucket {
         rows.collect()
     }
 
-    async fn page(&self, after: Revision, up_to: Revision, newest_only: bool) -> Result<Vec<Stored>, Error> {
-        self.run(format!("watch of {}", self.name), move |bucket, session| {
-            Ok(bucket.changes(session, after, up_to, newest_only)?)
-        })
-        .await
+    /// Asks for what a watch needs until there is an answer; none when the folder is closed.
+    async fn patiently<T: Send + 'static>(
+        &self,
+        work: impl Fn(&Self, &mut Session) -> Result<T, Refusal> + Clone + Send + 'static,
+    ) -> Option<T> {
+        loop {
+            match self.run(format!("watch of {}", self.name), work.clone()).await {
+                Ok(answer) => return Some(answer),
+                Err(_) if self.engine.signals.is_closed() => return None,
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
     }
 
-    async fn last_revision(&self) -> Result<Revision, Error> {
-        self.run(format!("watch of {}", self.name), |bucket, session| {
+    async fn page(&self, after: Revision, up_to: Revision, newest_only: bool) -> Option<Vec<Stored>> {
+        self.patiently(move |bucket, session| Ok(bucket.changes(session, after, up_to, newest_only)?)).await
+    }
+
+    async fn last_revision(&self) -> Option<Revision> {
+        self.patiently(|bucket, session| {
             let sql = "SELECT revision FROM buckets WHERE id = ?";
             let last: i64 = session.db.prepare_cached(sql)?.query_row([bucket.id], |row| row.get(0))?;
             Ok(Revision(last.cast_unsigned()))
@@ -119,9 +132,9 @@ impl Bucket {
         let mut news = self.engine.signals.bucket(self.id);
         let from_the_start = after == Revision(0);
         let mut told = after;
-        let begin = self.last_revision().await.ok()?;
+        let begin = self.last_revision().await?;
         loop {
-            let page = self.page(told, begin, from_the_start).await.ok()?;
+            let page = self.page(told, begin, from_the_start).await?;
             let Some(last) = page.last() else { break };
             told = last.revision;
             for row in page.into_iter().filter(|row| row.value.is_some() || !from_the_start) {
@@ -131,7 +144,7 @@ impl Bucket {
         told = told.max(begin);
         events.send(WatchEvent::Current).await.ok()?;
         loop {
-            let page = self.page(told, Revision(i64::MAX.cast_unsigned()), false).await.ok()?;
+            let page = self.page(told, Revision(i64::MAX.cast_unsigned()), false).await?;
             if page.is_empty() {
                 tokio::select! {
                     biased;
