@@ -71,7 +71,8 @@ pub(crate) async fn ensure(connection: &Connection, wanted: &Config) -> Result<(
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         let trouble = match find_or_make(connection, wanted).await {
-            Ok(found) => return compare(&what, wanted, &found.config),
+            Ok(found) if has_leader(&found) => return compare(&what, wanted, &found.config),
+            Ok(_) => Trouble::NobodyThere,
             Err(trouble) => trouble,
         };
         let passes = matches!(trouble, Trouble::NoAnswer(_) | Trouble::NobodyThere | Trouble::NotSent);
@@ -96,6 +97,11 @@ async fn find_or_make(connection: &Connection, wanted: &Config) -> Result<Info, 
         Err(trouble) if trouble.code() == Some(NAME_IN_USE) => info().await,
         made => made,
     }
+}
+
+/// Whether it can be used: of one server, at once; of a cluster, when the servers that keep it have chosen.
+fn has_leader(info: &Info) -> bool {
+    info.cluster.as_ref().is_none_or(|cluster| cluster.leader.is_some())
 }
 
 fn compare(what: &str, wanted: &Config, found: &Config) -> Result<(), Error> {

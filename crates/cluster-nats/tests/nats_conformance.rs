@@ -4,6 +4,7 @@
 mod common;
 
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use common::{Wire, connect, until};
@@ -137,7 +138,8 @@ mod three_servers {
 
     async fn fixture() -> Three {
         let urls = tokio::task::spawn_blocking(cluster).await.unwrap();
-        let config = Config { replicas: 3, ..Config::new(urls.clone()) };
+        // A cluster that has just started, on a busy machine, may take its time.
+        let config = Config { replicas: 3, timeout: Duration::from_secs(10), ..Config::new(urls.clone()) };
         let nats = until("the cluster takes connections", async || Nats::connect(&config).await.ok()).await;
         Three { urls, nats }
     }
