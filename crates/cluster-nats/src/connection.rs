@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::config::{Config, without_secret};
 
@@ -21,6 +22,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// The client's own back-off turns a short outage into a long one.
 const RECONNECT_DELAY_MAX: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Nobody answers: asked again so soon.
+const PAUSE: Duration = Duration::from_millis(50);
 const VERSION_MIN: (i64, i64) = (2, 11);
 /// The largest value and its headers.
 const PAYLOAD_BYTES_MIN: usize = 1024 * 1024;
@@ -96,16 +99,36 @@ impl Connection {
         parse(&answer)
     }
 
-    /// Stores a message; the answer is its sequence.
+    /// Stores a message in a stream; the answer is its sequence.
     pub(crate) async fn publish(
         &self,
+        stream: &str,
         subject: String,
         headers: HeaderMap,
         payload: Bytes,
     ) -> Result<Stored, Trouble> {
-        let request = Request::new().payload(payload).headers(headers).timeout(Some(self.timeout));
-        let answer = self.request(subject, request, self.timeout).await?;
-        parse(&answer)
+        let deadline = Instant::now() + self.timeout;
+        loop {
+            let request =
+                Request::new().payload(payload.clone()).headers(headers.clone()).timeout(Some(self.timeout));
+            match self.request(subject.clone(), request, self.timeout).await {
+                Err(Trouble::NobodyThere) => self.wait_for_somebody(stream, deadline).await?,
+                answer => return parse(&answer?),
+            }
+        }
+    }
+
+    /// Nobody answers for a stream that has no leader just now, or whose leader this server has not heard of yet: that
+    /// passes, and what was asked for did not happen. Nor does anybody for a stream that is gone, which is an error, as is
+    /// a deadline that has passed.
+    pub(crate) async fn wait_for_somebody(&self, stream: &str, deadline: Instant) -> Result<(), Trouble> {
+        match self.api::<Value>(&format!("STREAM.INFO.{stream}"), &Value::Null).await {
+            Err(gone) if gone.is_missing() => return Err(gone),
+            _ if Instant::now() >= deadline => return Err(Trouble::NobodyThere),
+            _ => {}
+        }
+        tokio::time::sleep(PAUSE).await;
+        Ok(())
     }
 
     async fn request(&self, subject: String, request: Request, timeout: Duration) -> Result<Bytes, Trouble> {
@@ -128,30 +151,6 @@ impl Connection {
         match self.client.connection_state() {
             State::Connected => Ok(()),
             _ => Err(Trouble::NotSent),
-        }
-    }
-
-    /// The error of a read that met this trouble.
-    pub(crate) async fn read_error(&self, what: String, stream: &str, trouble: Trouble) -> Error {
-        match self.name_if_missing(stream, trouble).await {
-            Trouble::NoAnswer(reason) => Error::failed(what, reason),
-            trouble => trouble.into_error(what, stream),
-        }
-    }
-
-    /// The error of a write that met this trouble.
-    pub(crate) async fn write_error(&self, what: String, stream: &str, trouble: Trouble) -> Error {
-        self.name_if_missing(stream, trouble).await.into_error(what, stream)
-    }
-
-    /// Nobody answers for a stream that has no leader just now, nor for one that is gone.
-    async fn name_if_missing(&self, stream: &str, trouble: Trouble) -> Trouble {
-        if !matches!(trouble, Trouble::NobodyThere) {
-            return trouble;
-        }
-        match self.api::<Value>(&format!("STREAM.INFO.{stream}"), &Value::Null).await {
-            Err(gone) if gone.is_missing() => gone,
-            _ => trouble,
         }
     }
 }
@@ -247,8 +246,16 @@ impl Trouble {
         }
     }
 
-    /// As the error of a write.
-    pub(crate) fn into_error(self, what: String, stream: &str) -> Error {
+    /// The error of a read that met this trouble: whatever happened, it may be tried again.
+    pub(crate) fn into_read_error(self, what: String, stream: &str) -> Error {
+        match self {
+            Self::NoAnswer(reason) => Error::failed(what, reason),
+            trouble => trouble.into_write_error(what, stream),
+        }
+    }
+
+    /// The error of a write that met this trouble.
+    pub(crate) fn into_write_error(self, what: String, stream: &str) -> Error {
         match self {
             Self::NotSent => Error::failed(what, "there is no connection to a NATS server"),
             Self::NoAnswer(reason) => Error::unknown(what, reason),

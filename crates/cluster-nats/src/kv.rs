@@ -58,7 +58,7 @@ impl Bucket {
         if delete {
             headers.insert(OPERATION, "DEL");
         }
-        self.connection.publish(self.subject(key), headers, payload).await
+        self.connection.publish(&self.stream, self.subject(key), headers, payload).await
     }
 
     async fn create(&self, what: String, key: &str, value: Bytes) -> Result<Revision, Error> {
@@ -67,12 +67,12 @@ impl Bucket {
             Err(trouble) => trouble,
         };
         if found_instead(&refused).is_none() {
-            return Err(self.connection.write_error(what, &self.stream, refused).await);
+            return Err(refused.into_write_error(what, &self.stream));
         }
         // Something is there: a value, or the mark of a deletion, which counts as nothing.
         let newest = match self.newest(key).await {
             Ok(newest) => newest,
-            Err(trouble) => return Err(self.connection.read_error(what, &self.stream, trouble).await),
+            Err(trouble) => return Err(trouble.into_read_error(what, &self.stream)),
         };
         match newest {
             Some(message) if !is_deletion(&message.headers) => {
@@ -80,17 +80,17 @@ impl Bucket {
             }
             newest => {
                 let last = newest.map_or(0, |message| message.sequence);
-                self.finish(what, self.store(key, value, Some(last), false).await).await
+                self.finish(what, self.store(key, value, Some(last), false).await)
             }
         }
     }
 
-    async fn finish(&self, what: String, result: Result<Stored, Trouble>) -> Result<Revision, Error> {
+    fn finish(&self, what: String, result: Result<Stored, Trouble>) -> Result<Revision, Error> {
         match result {
             Ok(stored) => Ok(Revision(stored.seq)),
             Err(trouble) => match found_instead(&trouble) {
                 Some(found) => Err(Error::conflict(what, found)),
-                None => Err(self.connection.write_error(what, &self.stream, trouble).await),
+                None => Err(trouble.into_write_error(what, &self.stream)),
             },
         }
     }
@@ -107,9 +107,7 @@ impl Kv for Bucket {
                 revision: Revision(message.sequence),
                 stored_at: micros(message.time.unix_timestamp_nanos()),
             })),
-            Err(trouble) => {
-                Err(self.connection.read_error(format!("get of {key}"), &self.stream, trouble).await)
-            }
+            Err(trouble) => Err(trouble.into_read_error(format!("get of {key}"), &self.stream)),
         }
     }
 
@@ -124,7 +122,7 @@ impl Kv for Bucket {
             Condition::Revision(Revision(0)) => return Err(Error::conflict(what, None)),
             Condition::Revision(revision) => Some(revision.0),
         };
-        self.finish(what, self.store(key, value, last, false).await).await
+        self.finish(what, self.store(key, value, last, false).await)
     }
 
     async fn delete(&self, key: &str, revision: Revision) -> Result<(), Error> {
@@ -133,7 +131,7 @@ impl Kv for Bucket {
         if revision == Revision(0) {
             return Err(Error::conflict(what, None));
         }
-        self.finish(what, self.store(key, Bytes::new(), Some(revision.0), true).await).await.map(drop)
+        self.finish(what, self.store(key, Bytes::new(), Some(revision.0), true).await).map(drop)
     }
 
     async fn keys(&self) -> Result<BTreeSet<String>, Error> {

@@ -16,6 +16,7 @@ use futures_util::StreamExt as _;
 use phalanx_cluster::backend::{Appended, Doorbell, Error, Expect, Log, LogConfig, LogInfo, Message, check};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::connection::{Connection, Trouble};
 use crate::kv::{found_instead, last_message, micros};
@@ -34,15 +35,11 @@ impl Stream {
         Self { connection, config: config.clone() }
     }
 
-    async fn read_error(&self, what: String, trouble: Trouble) -> Error {
-        self.connection.read_error(what, &self.config.name, trouble).await
-    }
-
     /// One message from the stream's leader.
     async fn one(&self, what: String, which: Value) -> Result<Option<Message>, Error> {
         match last_message(&self.connection, &self.config.name, which).await {
             Ok(found) => Ok(found.map(from_leader)),
-            Err(trouble) => Err(self.read_error(what, trouble).await),
+            Err(trouble) => Err(trouble.into_read_error(what, &self.config.name)),
         }
     }
 
@@ -97,11 +94,11 @@ impl Log for Stream {
             }
             Expect::EmptySubject => headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, "0"),
         }
-        match self.connection.publish(subject.to_owned(), headers, payload).await {
+        match self.connection.publish(&self.config.name, subject.to_owned(), headers, payload).await {
             Ok(stored) => Ok(Appended { sequence: stored.seq, duplicate: stored.duplicate }),
             Err(trouble) => match found_instead(&trouble) {
                 Some(found) => Err(Error::conflict(what, found)),
-                None => Err(self.connection.write_error(what, &self.config.name, trouble).await),
+                None => Err(trouble.into_write_error(what, &self.config.name)),
             },
         }
     }
@@ -110,16 +107,25 @@ impl Log for Stream {
         check::subject(subject)?;
         let mut messages: Vec<Message> = Vec::new();
         let mut from = from;
+        let deadline = Instant::now() + self.connection.timeout;
         while messages.len() < limit {
-            let (batch, more) = match self.batch(subject, from, limit - messages.len()).await {
-                Ok(batch) => batch,
-                Err(trouble) => return Err(self.read_error(format!("read of {subject}"), trouble).await),
+            let trouble = match self.batch(subject, from, limit - messages.len()).await {
+                Ok((batch, more)) => {
+                    let Some(last) = batch.last() else { break };
+                    from = last.sequence + 1;
+                    messages.extend(batch);
+                    if more {
+                        continue;
+                    }
+                    break;
+                }
+                Err(Trouble::NobodyThere) => {
+                    self.connection.wait_for_somebody(&self.config.name, deadline).await.err()
+                }
+                Err(trouble) => Some(trouble),
             };
-            let Some(last) = batch.last() else { break };
-            from = last.sequence + 1;
-            messages.extend(batch);
-            if !more {
-                break;
+            if let Some(trouble) = trouble {
+                return Err(trouble.into_read_error(format!("read of {subject}"), &self.config.name));
             }
         }
         Ok(messages)
@@ -145,7 +151,7 @@ impl Log for Stream {
                 last: state.last_sequence,
                 messages: state.messages,
             }),
-            Err(trouble) => Err(self.read_error(format!("info of {name}"), trouble).await),
+            Err(trouble) => Err(trouble.into_read_error(format!("info of {name}"), &self.config.name)),
         }
     }
 
@@ -168,7 +174,9 @@ impl Log for Stream {
             let ask = json!({ "subjects_filter": ">", "offset": seen });
             let page: Page = match self.connection.api(&format!("STREAM.INFO.{name}"), &ask).await {
                 Ok(page) => page,
-                Err(trouble) => return Err(self.read_error(format!("subjects of {name}"), trouble).await),
+                Err(trouble) => {
+                    return Err(trouble.into_read_error(format!("subjects of {name}"), &self.config.name));
+                }
             };
             let found = page.state.subjects.unwrap_or_default();
             seen += found.len();

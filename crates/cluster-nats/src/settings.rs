@@ -16,6 +16,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
 const NAME_IN_USE: u64 = 10058;
+/// Not enough servers of the cluster have been heard yet.
+const NO_SUITABLE_PEERS: u64 = 10005;
 
 pub(crate) fn bucket_stream(bucket: &str) -> String {
     format!("KV_{bucket}")
@@ -75,9 +77,10 @@ pub(crate) async fn ensure(connection: &Connection, wanted: &Config) -> Result<(
             Ok(_) => Trouble::NobodyThere,
             Err(trouble) => trouble,
         };
-        let passes = matches!(trouble, Trouble::NoAnswer(_) | Trouble::NobodyThere | Trouble::NotSent);
+        let passes = matches!(trouble, Trouble::NoAnswer(_) | Trouble::NobodyThere | Trouble::NotSent)
+            || trouble.code() == Some(NO_SUITABLE_PEERS);
         if !passes || tokio::time::Instant::now() > deadline {
-            return Err(connection.read_error(what, name, trouble).await);
+            return Err(trouble.into_read_error(what, name));
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -66,7 +66,7 @@ impl Source {
             Ok(feed) => feed,
             Err(trouble) => {
                 let what = format!("watch of {}", self.stream);
-                return Err(self.connection.read_error(what, &self.stream, trouble).await);
+                return Err(trouble.into_read_error(what, &self.stream));
             }
         };
         let (events, watch) = Watch::new();

@@ -223,6 +223,22 @@ pub async fn a_watch_that_is_read_late_misses_nothing(fixture: &dyn Fixture) {
     }
 }
 
+/// The commits of a cursor can be read from its bucket afterwards.
+pub async fn a_bucket_keeps_as_many_values_of_a_key_as_it_was_told(fixture: &dyn Fixture) {
+    let config = BucketConfig { history: 3, ..BucketConfig::new(unique("bucket")) };
+    let bucket = fixture.backend().bucket(&config).await.expect("a bucket");
+    let mut revisions = Vec::new();
+    for n in 0..5_u8 {
+        revisions.push(bucket.put("key", vec![n].into()).await.expect("put"));
+    }
+    let mut watch = bucket.watch_after(revisions[0]).await.expect("a watch");
+    for revision in &revisions[2..] {
+        let event = next(&mut watch).await;
+        assert!(matches!(&event, WatchEvent::Put(entry) if entry.revision == *revision), "{event:?}");
+    }
+    assert_eq!(next(&mut watch).await, WatchEvent::Current);
+}
+
 /// Silence is not counted by the broker.
 pub async fn a_watch_does_not_tell_of_expiry(fixture: &dyn Fixture) {
     let bucket = bucket_with_ttl(fixture, TTL).await;

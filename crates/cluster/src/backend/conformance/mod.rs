@@ -54,6 +54,7 @@ macro_rules! backend_conformance {
             kv::a_watch_tells_what_is_there_then_what_changes_in_order,
             kv::a_watch_of_an_empty_bucket_is_current_at_once,
             kv::a_watch_that_is_read_late_misses_nothing,
+            kv::a_bucket_keeps_as_many_values_of_a_key_as_it_was_told,
             kv::a_watch_does_not_tell_of_expiry,
             kv::a_watch_resumes_without_loss_or_repeat,
             kv::a_value_that_is_too_large_is_refused,
