@@ -1,6 +1,8 @@
 //! The coordination library of Phalanx.
 //!
 //! [`core`] decides; it is pure: events in, effects out, time passed in.
+//! [`backend`] keeps what is decided: traits, the embedded backend, and what tests need.
 
+pub mod backend;
 pub mod core;
 pub mod names;

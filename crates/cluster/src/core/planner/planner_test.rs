@@ -129,7 +129,7 @@ fn no_partitions_no_workers_and_one_worker_are_no_trouble() {
     let nothing = plan(&[], &ids(3), &Options::default(), Mode::Planned);
     assert_eq!((nothing.owners.len(), nothing.statistics.max_weight), (0, 0));
     let parts = synthetic(5, 1);
-    assert_eq!(plan(&items(&parts, &[]), &[], &Options::default(), Mode::Planned).owners, []);
+    assert!(plan(&items(&parts, &[]), &[], &Options::default(), Mode::Planned).owners.is_empty());
     for mode in [Mode::Planned, Mode::Emergency] {
         assert_eq!(plan(&items(&parts, &[]), &[7], &Options::default(), mode).owners, [7; 5]);
     }

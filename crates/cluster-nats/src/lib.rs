@@ -1,0 +1,53 @@
+#![doc = include_str!("../README.md")]
+
+mod config;
+mod connection;
+mod kv;
+mod log;
+mod settings;
+mod watch;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use phalanx_cluster::backend::{Backend, BucketConfig, Error, Kv, Log, LogConfig, check};
+
+pub use config::{Config, Tls};
+
+use crate::connection::Connection;
+
+/// NATS JetStream as a backend. Clones share one connection.
+#[derive(Clone)]
+pub struct Nats {
+    connection: Connection,
+    replicas: usize,
+}
+
+impl Nats {
+    /// Connects, and refuses a server that is too old or has no JetStream. From then on a lost connection is made again
+    /// for as long as it takes.
+    pub async fn connect(config: &Config) -> Result<Self, Error> {
+        let connection = Connection::open(config).await?;
+        Ok(Self { connection, replicas: config.replicas })
+    }
+
+    /// The version that the server says it has.
+    pub fn server_version(&self) -> String {
+        self.connection.client.server_info().version
+    }
+}
+
+#[async_trait]
+impl Backend for Nats {
+    async fn bucket(&self, config: &BucketConfig) -> Result<Arc<dyn Kv>, Error> {
+        check::bucket(config)?;
+        settings::ensure(&self.connection, &settings::of_bucket(config, self.replicas)).await?;
+        Ok(Arc::new(kv::Bucket::new(self.connection.clone(), &config.name)))
+    }
+
+    async fn log(&self, config: &LogConfig) -> Result<Arc<dyn Log>, Error> {
+        check::log(config)?;
+        settings::ensure(&self.connection, &settings::of_log(config, self.replicas)).await?;
+        Ok(Arc::new(log::Stream::new(self.connection.clone(), config)))
+    }
+}

@@ -1,0 +1,248 @@
+//! A log in JetStream: a stream, read without consumers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_nats::header::{
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM, NATS_MESSAGE_ID, NATS_SEQUENCE, NATS_SUBJECT,
+    NATS_TIME_STAMP,
+};
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::stream::Info;
+use async_nats::{HeaderMap, HeaderValue, StatusCode, datetime};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use phalanx_cluster::backend::{Appended, Doorbell, Error, Expect, Log, LogConfig, LogInfo, Message, check};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::connection::{Connection, Trouble};
+use crate::kv::{found_instead, last_message, micros};
+
+/// The server hands out so many messages at once at most.
+const BATCH_MAX: usize = 1000;
+const END_OF_BATCH: u16 = 204;
+
+pub(crate) struct Stream {
+    connection: Connection,
+    config: LogConfig,
+}
+
+impl Stream {
+    pub(crate) fn new(connection: Connection, config: &LogConfig) -> Self {
+        Self { connection, config: config.clone() }
+    }
+
+    /// One message from the stream's leader.
+    async fn one(&self, what: String, which: Value) -> Result<Option<Message>, Error> {
+        match last_message(&self.connection, &self.config.name, which).await {
+            Ok(found) => Ok(found.map(from_leader)),
+            Err(trouble) => Err(trouble.into_read_error(what, &self.config.name)),
+        }
+    }
+
+    /// Up to `limit` messages from any replica, and whether there are more.
+    async fn batch(&self, subject: &str, from: u64, limit: usize) -> Result<(Vec<Message>, bool), Trouble> {
+        self.connection.refuse_if_away()?;
+        let client = &self.connection.client;
+        let inbox = client.new_inbox();
+        let not_sent = |_| Trouble::NotSent;
+        let mut answers = client.subscribe(inbox.clone()).await.map_err(not_sent)?;
+        let ask = json!({ "seq": from.max(1), "next_by_subj": subject, "batch": limit.min(BATCH_MAX) });
+        let direct = format!("$JS.API.DIRECT.GET.{}", self.config.name);
+        client
+            .publish_with_reply(direct, inbox, ask.to_string().into())
+            .await
+            .map_err(|e| Trouble::Bad(e.to_string()))?;
+        let mut messages = Vec::new();
+        let timeout = self.connection.timeout;
+        loop {
+            let answer = next_within(timeout, &mut answers).await?;
+            match answer.status.map(|status| status.as_u16()) {
+                None => messages.push(from_replica(&answer)?),
+                Some(END_OF_BATCH) => {
+                    let pending = answer.headers.as_ref().and_then(|headers| headers.get("Nats-Num-Pending"));
+                    let more = pending.is_some_and(|pending| pending.as_str() != "0");
+                    return Ok((messages, more));
+                }
+                Some(404) => return Ok((messages, false)),
+                Some(503) => return Err(Trouble::NobodyThere),
+                Some(code) => {
+                    let reason = answer.description.as_deref().unwrap_or_default();
+                    return Err(Trouble::NoAnswer(format!("the server says: {code} {reason}")));
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Log for Stream {
+    async fn append(&self, subject: &str, payload: Bytes, expect: Expect<'_>) -> Result<Appended, Error> {
+        let what = format!("append to {subject}");
+        check::belongs(&self.config, subject)?;
+        check::value(&what, &payload)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_EXPECTED_STREAM, &*self.config.name);
+        match expect {
+            Expect::Nothing => {}
+            Expect::NewId(id) => {
+                check::message_id(id)?;
+                headers.insert(NATS_MESSAGE_ID, id);
+            }
+            Expect::EmptySubject => headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, "0"),
+        }
+        match self.connection.publish(&self.config.name, subject.to_owned(), headers, payload).await {
+            Ok(stored) => Ok(Appended { sequence: stored.seq, duplicate: stored.duplicate }),
+            Err(trouble) => match found_instead(&trouble) {
+                Some(found) => Err(Error::conflict(what, found)),
+                None => Err(trouble.into_write_error(what, &self.config.name)),
+            },
+        }
+    }
+
+    async fn read(&self, subject: &str, from: u64, limit: usize) -> Result<Vec<Message>, Error> {
+        check::subject(subject)?;
+        let mut messages: Vec<Message> = Vec::new();
+        let mut from = from;
+        let deadline = Instant::now() + self.connection.timeout;
+        while messages.len() < limit {
+            let trouble = match self.batch(subject, from, limit - messages.len()).await {
+                Ok((batch, more)) => {
+                    let Some(last) = batch.last() else { break };
+                    from = last.sequence + 1;
+                    messages.extend(batch);
+                    if more {
+                        continue;
+                    }
+                    break;
+                }
+                Err(Trouble::NobodyThere) => {
+                    self.connection.wait_for_somebody(&self.config.name, deadline).await.err()
+                }
+                Err(trouble) => Some(trouble),
+            };
+            if let Some(trouble) = trouble {
+                return Err(trouble.into_read_error(format!("read of {subject}"), &self.config.name));
+            }
+        }
+        Ok(messages)
+    }
+
+    async fn next(&self, subject: &str, from: u64) -> Result<Option<Message>, Error> {
+        check::subject(subject)?;
+        let which = json!({ "seq": from.max(1), "next_by_subj": subject });
+        self.one(format!("next of {subject}"), which).await
+    }
+
+    async fn last(&self, subject: &str) -> Result<Option<Message>, Error> {
+        check::subject(subject)?;
+        self.one(format!("last of {subject}"), json!({ "last_by_subj": subject })).await
+    }
+
+    async fn info(&self) -> Result<LogInfo, Error> {
+        let name = &self.config.name;
+        match self.connection.api::<Info>(&format!("STREAM.INFO.{name}"), &Value::Null).await {
+            Ok(Info { created, state, .. }) => Ok(LogInfo {
+                created: micros(created.unix_timestamp_nanos()),
+                first: if state.messages == 0 { state.last_sequence + 1 } else { state.first_sequence },
+                last: state.last_sequence,
+                messages: state.messages,
+            }),
+            Err(trouble) => Err(trouble.into_read_error(format!("info of {name}"), &self.config.name)),
+        }
+    }
+
+    async fn subjects(&self) -> Result<BTreeMap<String, u64>, Error> {
+        #[derive(Deserialize)]
+        struct Page {
+            #[serde(default)]
+            total: usize,
+            state: State,
+        }
+        #[derive(Deserialize)]
+        struct State {
+            subjects: Option<BTreeMap<String, u64>>,
+        }
+
+        let name = &self.config.name;
+        let mut subjects = BTreeMap::new();
+        let mut seen = 0;
+        loop {
+            let ask = json!({ "subjects_filter": ">", "offset": seen });
+            let page: Page = match self.connection.api(&format!("STREAM.INFO.{name}"), &ask).await {
+                Ok(page) => page,
+                Err(trouble) => {
+                    return Err(trouble.into_read_error(format!("subjects of {name}"), &self.config.name));
+                }
+            };
+            let found = page.state.subjects.unwrap_or_default();
+            seen += found.len();
+            let is_last = found.is_empty() || seen >= page.total;
+            subjects.extend(found);
+            if is_last {
+                return Ok(subjects);
+            }
+        }
+    }
+
+    async fn doorbell(&self, subject: &str) -> Result<Doorbell, Error> {
+        check::subject(subject)?;
+        let what = || format!("doorbell of {subject}");
+        let mut messages = match self.connection.client.subscribe(subject.to_owned()).await {
+            Ok(messages) => messages,
+            Err(error) => return Err(Error::failed(what(), error)),
+        };
+        let (bell, doorbell) = Doorbell::new(());
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    biased;
+                    () = bell.closed() => return,
+                    message = messages.next() => if message.is_none() { return },
+                }
+                // Full: it is ringing already.
+                let _ = bell.try_send(());
+            }
+        });
+        Ok(doorbell)
+    }
+}
+
+async fn next_within(
+    timeout: Duration,
+    answers: &mut async_nats::Subscriber,
+) -> Result<async_nats::Message, Trouble> {
+    match tokio::time::timeout(timeout, answers.next()).await {
+        Ok(Some(answer)) if answer.status == Some(StatusCode::NO_RESPONDERS) => Err(Trouble::NobodyThere),
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => Err(Trouble::NoAnswer("the connection was closed".to_owned())),
+        Err(_) => Err(Trouble::NoAnswer(format!("no answer within {timeout:?}"))),
+    }
+}
+
+fn from_leader(message: StreamMessage) -> Message {
+    Message {
+        subject: message.subject.to_string(),
+        sequence: message.sequence,
+        payload: message.payload,
+        stored_at: micros(message.time.unix_timestamp_nanos()),
+    }
+}
+
+fn from_replica(answer: &async_nats::Message) -> Result<Message, Trouble> {
+    let read = || {
+        let headers = answer.headers.as_ref()?;
+        let header = |name: &str| headers.get(name).map(HeaderValue::as_str);
+        let stored_at = datetime::parse_rfc3339(header(NATS_TIME_STAMP.as_ref())?).ok()?;
+        Some(Message {
+            subject: header(NATS_SUBJECT.as_ref())?.to_owned(),
+            sequence: header(NATS_SEQUENCE.as_ref())?.parse().ok()?,
+            payload: answer.payload.clone(),
+            stored_at: micros(stored_at.unix_timestamp_nanos()),
+        })
+    };
+    read().ok_or_else(|| Trouble::NoAnswer("a message without its place in the stream".to_owned()))
+}
