@@ -72,7 +72,6 @@ fn a_gainer_waits_for_exactly_its_version() {
         world.trust(b);
         // Only B's view of the map is late: of A it hears at once that it has applied version 3.
         world.reassign(chamber, 1);
-        wait(&mut world, ms(2));
         world.delay_watch(b, ms(0));
         world.trust(b);
         wait(&mut world, s(1));
@@ -286,7 +285,7 @@ fn the_identity_of_the_log_is_read_after_the_cursor() {
 #[test]
 fn the_holder_reads_its_cursor_at_each_map() {
     needs(Guard::HolderReadsCursor, |without| {
-        let config = Config { without, process_timeout: s(1), ..Config::default() };
+        let config = Config { without, process_timeout: ms(400), ..Config::default() };
         let (mut world, processes) = fleet_with(config, 3);
         let (a, b) = (processes[1], processes[2]);
         let chamber = world.chamber_of(1).expect("worker 1 has chambers");
@@ -300,7 +299,7 @@ fn the_holder_reads_its_cursor_at_each_map() {
         world.cut_in(a, until);
         world.publish(chamber, Kind::Endless);
         assert!(world.run_while(s(2), |world| !world.is_processing(b, chamber)), "B's patience ends");
-        wait(&mut world, ms(200));
+        wait(&mut world, ms(50));
         world.trust(a);
         world.trust(b);
         world.reassign(chamber, 1);

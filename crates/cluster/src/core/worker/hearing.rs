@@ -133,8 +133,9 @@ impl Worker {
             Purpose::Heartbeat => {
                 self.unanswered.remove(&ticket.serial);
                 if result.is_ok() {
+                    let was_open = self.fence.stage() == Stage::Open;
                     self.fence.heartbeat_acknowledged(now, ticket.serial);
-                    if self.fence.stage() == Stage::Open {
+                    if was_open {
                         return Scope::Nothing;
                     }
                 }
