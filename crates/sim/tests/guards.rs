@@ -115,6 +115,20 @@ fn the_graces_of_the_last_leader_are_inherited() {
 }
 
 #[test]
+fn a_grace_counts_from_the_leavers_own_farewell() {
+    needs(Guard::GracePerId, |without| {
+        let (mut world, processes) = fleet(without, 10, Some(10));
+        // One leaves for good; another leaves half a minute later, and its successor comes when its grace is not over.
+        world.terminate(processes[4]);
+        world.run_until(s(90));
+        world.terminate(processes[6]);
+        world.run_until(s(118));
+        let kept = world.map().is_some_and(|map| map.workers.contains(&WorkerId(6)));
+        unless(kept, "14: a leaver's chambers were given away in the middle of its grace")
+    });
+}
+
+#[test]
 fn every_worker_times_heartbeats_itself() {
     needs(Guard::OwnTimers, |without| {
         let (mut world, processes) = fleet(without, 10, None);

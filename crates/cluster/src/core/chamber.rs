@@ -722,14 +722,10 @@ impl Chamber {
         } else {
             message.stored_at
         };
-        let generation = |position: Position| match config.keeps(Guard::Generations) {
-            true => position,
-            false => Position { generation: 0, ..position },
-        };
         Some(Work {
             message: message.clone(),
-            position: generation(Position { sequence: message.sequence, ..cursor.position }),
-            committed: cursor.base.map(generation),
+            position: Position { sequence: message.sequence, ..cursor.position },
+            committed: cursor.base,
             stream: cursor.stream,
             take: cursor.take,
             stamp,
@@ -791,7 +787,10 @@ impl Chamber {
     }
 
     fn publish_dead(&mut self, message: Message, ctx: &mut Context<'_>) {
-        let (Some(work), Some(reason)) = (self.work(&message, ctx.config), self.reason()) else { return };
+        let (Some(mut work), Some(reason)) = (self.work(&message, ctx.config), self.reason()) else { return };
+        if !ctx.config.keeps(Guard::Generations) {
+            work.position.generation = 0;
+        }
         let ticket = ctx.ask(Purpose::PublishDead);
         ctx.out.push(Effect::PublishDead {
             ticket,

@@ -80,11 +80,13 @@ pub enum Guard {
     StandbyIsReady,
     /// Claims do not expire after seconds.
     NoShortTtl,
+    /// The grace of a leaver counts from its own farewell.
+    GracePerId,
 }
 
 impl Guard {
     /// Every rule that can be taken out.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::FenceFromSending,
         Self::HeartbeatAlone,
         Self::FenceExitOrder,
@@ -122,5 +124,6 @@ impl Guard {
         Self::ReadBeforeFree,
         Self::StandbyIsReady,
         Self::NoShortTtl,
+        Self::GracePerId,
     ];
 }

@@ -51,6 +51,11 @@ impl Topology {
             } else if view.roster.is_live(id, crash, view.clock) {
                 topology.staying.insert(id);
             } else if let Some(left_at) = left_at(view, id) {
+                let left_at = if view.config.keeps(Guard::GracePerId) {
+                    left_at
+                } else {
+                    view.roster.iter().filter_map(|(_, seen)| seen.left_at).min().unwrap_or(left_at)
+                };
                 // The last leader may have heard the farewell before we began to listen.
                 let heard = left_at + view.config.replacement_grace;
                 let until = view.inherited.get(&id).map_or(heard, |&inherited| inherited.min(heard));
