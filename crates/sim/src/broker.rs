@@ -57,6 +57,13 @@ impl Broker {
         Ok(written)
     }
 
+    /// Forgets heartbeats stored before then. Nobody is told.
+    pub fn expire_heartbeats(&mut self, before: u64) {
+        self.entries.retain(|key, entry| {
+            entry.stored_at >= before || !matches!(key, Key::Heartbeat(_) | Key::StandbyHeartbeat(_))
+        });
+    }
+
     /// Removes a value if it is that revision.
     pub fn delete(&mut self, now_micros: u64, key: &Key, revision: Revision) -> Result<Written, WriteError> {
         if self.entries.get(key).map(|entry| entry.revision) != Some(revision) {

@@ -48,8 +48,8 @@ pub struct Counts {
     pub order_violations: u64,
 }
 
-/// No worker works or leads later than this after the sending of its last acknowledged heartbeat.
-const FENCE: Duration = Duration::from_millis(4500);
+/// No worker works or leads later than 4.5 s after the sending of its last acknowledged heartbeat; its clock may drift.
+const FENCE: Duration = Duration::from_micros(4_502_000);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
@@ -414,6 +414,9 @@ impl Ledger {
             return;
         };
         book.committed.truncate(kept);
+        // What is repeated is written anew, under new positions.
+        let Book { committed, visible, .. } = book;
+        visible.retain(|position, _| committed.iter().any(|(known, _)| known == position));
         self.reopen(chamber, is.position.sequence);
         self.check_skipped(now, chamber, 0, is.position.sequence + 1);
     }

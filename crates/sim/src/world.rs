@@ -32,6 +32,9 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A process that something befell is not expected to be alone for this much longer.
 const AFTERMATH: Duration = Duration::from_secs(60);
 
+/// The broker forgets a heartbeat that is older, in microseconds.
+const HEARTBEAT_TTL: u64 = 30_000_000;
+
 /// How a world is set up.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -421,6 +424,7 @@ impl World {
 
     /// A process is shown everything there is, as at the beginning of a watch.
     fn resync(&mut self, process: ProcessId) {
+        self.broker.expire_heartbeats(self.micros().saturating_sub(HEARTBEAT_TTL));
         let watched = self.broker.entries().filter(|(key, _)| !matches!(key, Key::Cursor(_)));
         let retained: Vec<Event> = watched
             .map(|(key, entry)| Event::Watched {
