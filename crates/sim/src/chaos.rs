@@ -213,7 +213,11 @@ fn unhealed(world: &World, workers: usize) -> Vec<String> {
             }
             Some(_) => {}
             None if map.fleet_size.is_some() && world.living().count() > workers => {}
-            None => wrong.push(format!("{process} has no id")),
+            None => {
+                let cause = worker.history().last().map_or("", |last| last.cause);
+                let (state, size) = (worker.state(), map.fleet_size);
+                wrong.push(format!("{process} has no id: {state} ({cause}); the fleet size is {size:?}"));
+            }
         }
     }
     let mut loads: BTreeMap<u32, u64> = map.workers.iter().map(|id| (id.0, 0)).collect();

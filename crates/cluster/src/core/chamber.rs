@@ -211,7 +211,7 @@ impl Chamber {
 
     /// Whether nothing that must be finished is going on.
     pub(super) fn is_quiet(&self) -> bool {
-        let decides = |goal: &Goal| !matches!(goal, Goal::Take | Goal::Alone(_) | Goal::Wait | Goal::Clean);
+        let decides = |goal: &Goal| !matches!(goal, Goal::Take | Goal::Alone(_) | Goal::Clean);
         match &self.activity {
             Activity::Running { .. } => false,
             Activity::Swapping(swap) => !decides(&swap.goal),

@@ -444,7 +444,7 @@ impl Controller {
             Decision::Rest => {
                 self.restarting = self.restarting && situation.missing;
                 self.window = None;
-                if self.calculator.state() == CalculatorState::Scaling {
+                if self.calculator.state() != CalculatorState::Idle {
                     self.go(around.now, CalculatorState::Idle, "the change undid itself");
                 }
             }

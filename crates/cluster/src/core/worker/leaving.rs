@@ -1,9 +1,10 @@
 //! Leaving: the process for good, or only an id that the fleet no longer has.
 
+use super::super::consumption::Consumption;
 use super::super::holdings::Holdings;
 use super::super::io::{Effect, Purpose, Ticket};
 use super::super::shutdown::Leaving;
-use super::super::types::Time;
+use super::super::types::{Time, WorkerId};
 use super::super::{Guard, WorkerState, fleet_size};
 use super::Worker;
 
@@ -30,9 +31,11 @@ impl Worker {
     /// and look for another.
     pub(super) fn retire_if_surplus(&mut self, now: Time, out: &mut Vec<Effect>) {
         let Some(me) = self.identity.holder().filter(|_| self.fence.is_open(now)) else { return };
-        let Some((map, _)) = self.map.as_ref().filter(|(map, _)| !map.workers.contains(&me.id)) else {
+        let Some((map, _)) = &self.map else { return };
+        if map.workers.contains(&me.id) {
+            self.make_a_beginning(now, me.id, out);
             return;
-        };
+        }
         let size =
             fleet_size::in_force(self.commanded_size, &self.config, &self.roster, &self.clock, Some(map));
         let surplus = size.is_some_and(|size| me.id.0 >= size) && map.fleet_size == size;
@@ -44,12 +47,36 @@ impl Worker {
         }
     }
 
+    /// The fleet is to be smaller than every id that is held: no map can be made for it before somebody moves. The lowest
+    /// does: it lets go of everything and takes a free id.
+    fn make_a_beginning(&mut self, now: Time, me: WorkerId, out: &mut Vec<Effect>) {
+        if self.commanded_size.is_none_or(|size| me.0 < size || size == 0) {
+            return;
+        }
+        let limit = self.config.crash_after();
+        let lower = |id: WorkerId| id < me && self.roster.is_live(id, limit, &self.clock);
+        let watched = self.watching_since.map_or(Time::ZERO, |since| self.clock.since(since));
+        if self.roster.iter().any(|(id, _)| lower(id)) || watched < limit {
+            return;
+        }
+        self.retiring = true;
+        self.drained = true;
+        self.controller = None;
+        self.leaving = Some(Leaving::Draining);
+        self.drain_until = now + self.config.drain_timeout;
+        self.holdings.clear(out);
+        self.consumption.drain();
+        self.leave(now, out);
+    }
+
     pub(super) fn retired(&mut self, now: Time, ticket: Ticket) {
         if self.leaving == Some(Leaving::Releasing(ticket)) {
             self.identity.released();
             self.leaving = None;
             self.retiring = false;
+            self.drained = false;
             self.holdings = Holdings::default();
+            self.consumption = Consumption::default();
             self.enter(now, WorkerState::ClaimingId, "the fleet is smaller now");
             self.heartbeat_now = true;
         }
