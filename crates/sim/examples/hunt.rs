@@ -24,7 +24,12 @@ fn main() {
                 let k = kinds.entry(format!("{}", v.invariant)).or_insert((0, seed));
                 k.0 += 1;
             }
-            println!("seed {seed}: {} violations; {}", o.violations.len(), o.violations[0]); if a.get(6).is_some_and(|s| s == "all") { for v in o.violations.iter().take(30) { println!("   => {v}"); } }
+            println!("seed {seed}: {} violations; {}", o.violations.len(), o.violations[0]);
+            if a.get(6).is_some_and(|s| s == "all") {
+                for v in o.violations.iter().take(30) {
+                    println!("   => {v}");
+                }
+            }
             if shrink {
                 let few = shorten(&run, o.injections.clone());
                 for i in &few {

@@ -105,6 +105,7 @@ impl Run {
             world.keep_trace();
         }
         world.skew_clocks(rng.next());
+        world.limit_processes(self.workers * 4 / 3 + 3);
         if !self.faults.is_empty() {
             world.shake(rng.next());
         }
@@ -214,7 +215,7 @@ fn unhealed(world: &World, workers: usize) -> Vec<String> {
             Some(_) => {}
             None if map.fleet_size.is_some() && world.living().count() > workers => {}
             None => {
-                let cause = worker.history().last().map_or("", |last| last.cause);
+                let cause = worker.history().last().map_or("", |last| &*last.cause);
                 let (state, size) = (worker.state(), map.fleet_size);
                 wrong.push(format!("{process} has no id: {state} ({cause}); the fleet size is {size:?}"));
             }

@@ -166,6 +166,7 @@ pub struct World {
     strategy: u64,
     processes: Vec<Process>,
     living: Vec<ProcessId>,
+    most_processes: usize,
     /// Processes with a fleet size of their own.
     odd: Vec<ProcessId>,
     published: Vec<Publication>,
@@ -220,6 +221,7 @@ impl World {
             strategy: 0,
             processes: Vec::new(),
             living: Vec::new(),
+            most_processes: usize::MAX,
             odd: Vec::new(),
             published: Vec::new(),
             partitions,
@@ -873,6 +875,11 @@ impl World {
         self.later(delay, Happening::Planned(self.now, planned));
     }
 
+    /// Planned starts make no more processes than this: whoever keeps replicas starts none beside those that live.
+    pub fn limit_processes(&mut self, most: usize) {
+        self.most_processes = most;
+    }
+
     /// Kills whoever was started with a fleet size of its own.
     pub fn kill_odd_ones(&mut self) {
         for odd in std::mem::take(&mut self.odd) {
@@ -887,7 +894,11 @@ impl World {
 
     fn carry_out_plan(&mut self, planned: Planned) {
         match planned {
-            Planned::Start => drop(self.start()),
+            Planned::Start => {
+                if self.living.len() < self.most_processes {
+                    self.start();
+                }
+            }
             Planned::StartWithSize(fleet_size) => {
                 let config = Config { fleet_size, ..self.setup.config.clone() };
                 let odd = self.start_with(config);
