@@ -362,8 +362,8 @@ impl Ledger {
         is: &Cursor,
         store: &Store,
     ) {
-        if !is.solo && self.alone.get(&process) == Some(&chamber) {
-            self.alone.remove(&process);
+        if !is.solo {
+            self.alone.retain(|_, alone| *alone != chamber);
         }
         match was {
             None => self.cursor_made(now, process, chamber, is),

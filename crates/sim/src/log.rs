@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use phalanx_cluster::core::types::Time;
-use phalanx_cluster::core::{LogInfo, Message, Position};
+use phalanx_cluster::core::{Last, LogInfo, Message, Position};
 
 /// How long the broker remembers ids of messages, to drop repetitions.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
@@ -148,8 +148,9 @@ impl Log {
     }
 
     /// The last retained message of a chamber.
-    pub(crate) fn last_of(&self, chamber: u32) -> Option<u64> {
-        self.subjects.get(chamber as usize)?.back().map(|message| message.sequence)
+    pub(crate) fn last_of(&self, chamber: u32) -> Option<Last> {
+        let message = self.subjects.get(chamber as usize)?.back()?;
+        Some(Last { sequence: message.sequence, context: message.context.clone() })
     }
 
     /// Up to two messages of a chamber from a sequence on, as a replica has them that knows nothing after `until`.

@@ -15,8 +15,8 @@ use super::cursor::{Cursor, Position, Predecessor};
 use super::handover::{Gainer, Verdict, may_take};
 use super::health::HealthyClock;
 use super::io::{
-    Condition, Effect, LogInfo, Message, Notice, Origin, Outcome, Page, Purpose, ReadError, Ticket, Tickets,
-    Work, WriteError, Written,
+    Condition, Effect, Last, LogInfo, Message, Notice, Origin, Outcome, Page, Purpose, ReadError, Ticket,
+    Tickets, Work, WriteError, Written,
 };
 use super::roster::Roster;
 use super::types::{AssignmentMap, Entry, Holder, Key, Revision, Time, Value, Version};
@@ -167,7 +167,7 @@ pub(super) struct Chamber {
     /// Up to here nothing unread is left, and it is not in the cursor yet.
     clean_to: u64,
     /// The last message of this partition that the log was found to hold.
-    last: Option<u64>,
+    last: Option<Last>,
     /// A bell rang that was not answered yet.
     rung: bool,
     /// How often the log was read in vain since the bell.
@@ -273,7 +273,7 @@ impl Chamber {
     pub(super) fn surveyed(
         &mut self,
         entry: Option<Entry>,
-        log: Option<(LogInfo, Option<u64>)>,
+        log: Option<(LogInfo, Option<Last>)>,
         ctx: &mut Context<'_>,
     ) {
         self.survey = None;
@@ -297,15 +297,15 @@ impl Chamber {
             self.known = found;
             self.held = ours && !ctx.config.keeps(Guard::RetakeAfterRegain);
         }
-        self.last = log.as_ref().and_then(|(_, last)| *last);
-        self.log = log.map(|(info, _)| info);
+        let (info, last) = log.unzip();
+        (self.log, self.last) = (info, last.flatten());
         let Some(known) = &self.known else {
             self.trace(ctx);
             return;
         };
         let work = match &self.log {
             None => !self.held,
-            Some(info) => self.rung || has_work(known, info, self.last, ctx),
+            Some(info) => self.rung || has_work(known, info, self.last.as_ref(), ctx),
         };
         if work {
             self.proceed(ctx);
@@ -862,10 +862,16 @@ impl Chamber {
 }
 
 /// Whether there is something to do for a partition, besides waiting for its next message.
-fn has_work(known: &Known, info: &LogInfo, last: Option<u64>, ctx: &Context<'_>) -> bool {
+fn has_work(known: &Known, info: &LogInfo, last: Option<&Last>, ctx: &Context<'_>) -> bool {
     let cursor = &known.cursor;
-    let unread = last.is_some_and(|last| last > cursor.position.sequence);
-    let other_log = info.stream != cursor.stream || info.last < cursor.position.sequence;
+    let committed = cursor.position.sequence;
+    let unread = last.is_some_and(|last| last.sequence > committed);
+    // What is committed must still be there, unless it has expired: otherwise the log has lost its tail.
+    let holds_it = last.is_some_and(|last| {
+        let same = cursor.context.is_empty() || last.context == cursor.context;
+        last.sequence > committed || last.sequence == committed && same
+    });
+    let other_log = info.stream != cursor.stream || committed >= info.first && !holds_it;
     unread || other_log || cursor.dead.is_some() || is_dusty(known, info, ctx)
 }
 

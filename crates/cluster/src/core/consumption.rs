@@ -12,7 +12,7 @@ use super::chamber::{Activity, Chamber, Context};
 use super::config::Config;
 use super::health::HealthyClock;
 use super::holdings::Change;
-use super::io::{Effect, Event, LogInfo, Purpose, ReadError, Survey, Tickets};
+use super::io::{Effect, Event, Last, LogInfo, Purpose, ReadError, Survey, Tickets};
 use super::roster::Roster;
 use super::types::{AssignmentMap, Entry, Holder, Time, Version};
 
@@ -277,7 +277,7 @@ impl Consumption {
         name: &Arc<str>,
         serial: u64,
         entry: Option<Entry>,
-        log: Option<(LogInfo, Option<u64>)>,
+        log: Option<(LogInfo, Option<Last>)>,
         ground: &Ground<'_>,
         tickets: &mut Tickets,
         out: &mut Vec<Effect>,

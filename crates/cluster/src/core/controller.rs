@@ -530,7 +530,8 @@ impl Controller {
     /// with a version that somebody already knows.
     fn next_version(&self, around: &Surroundings<'_>) -> Version {
         let seen = around.roster.iter().flat_map(|(_, seen)| [seen.map_version, seen.applied_version]);
-        let seen = seen.filter(|_| around.config.keeps(Guard::VersionAboveAll));
+        let said = around.last_state.map(|(state, _)| state.version);
+        let seen = seen.chain(said).filter(|_| around.config.keeps(Guard::VersionAboveAll));
         let highest = seen.chain(self.map_version()).max().unwrap_or_default();
         Version(highest.max(self.highest_cursor(around)).0 + 1)
     }
@@ -572,6 +573,7 @@ impl Controller {
         let state = ClusterState {
             state: self.state(),
             epoch: self.epoch,
+            version: self.map_version().unwrap_or_default(),
             serial: self.said.as_ref().map_or(1, |(said, _)| said.serial + 1),
             window: self.window.map(|window| (window.kind, left(window.ends))),
             graces: topology.graces.iter().map(|(&id, &until)| (id, left(until))).collect(),
@@ -583,6 +585,7 @@ impl Controller {
             || self.said.as_ref().is_none_or(|(said, at)| {
                 timed && around.now.saturating_sub(*at) >= interval
                     || said.state != state.state
+                    || said.version != state.version
                     || said.window.map(|(kind, _)| kind) != state.window.map(|(kind, _)| kind)
                     || !said.graces.keys().eq(state.graces.keys())
             });

@@ -288,8 +288,17 @@ pub struct LogInfo {
 pub struct Survey {
     /// The log.
     pub info: LogInfo,
-    /// The last sequence of each partition.
-    pub lasts: Vec<Option<u64>>,
+    /// The last message of each partition.
+    pub lasts: Vec<Option<Last>>,
+}
+
+/// The last message of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// Its sequence.
+    pub sequence: u64,
+    /// Its id: a log that lost its tail gives the same sequence to another message.
+    pub context: Arc<str>,
 }
 
 /// Every partition that the log holds messages of.

@@ -248,6 +248,8 @@ pub struct ClusterState {
     pub state: WorkerState,
     /// The leader that says so.
     pub epoch: Epoch,
+    /// The version of its map: a map that was lost must come back above it.
+    pub version: Version,
     /// Counts what that leader has said: a late write must not look like news.
     pub serial: u64,
     /// The open window and what was left of it when this was written.
