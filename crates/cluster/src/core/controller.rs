@@ -71,6 +71,8 @@ pub(super) struct Controller {
     phase: Phase,
     calculator: Fsm<CalculatorState>,
     map: Option<(Arc<AssignmentMap>, Revision)>,
+    /// The version of the last leader's map: it may be lost.
+    floor: Version,
     /// The map that is being written.
     proposed: Option<Arc<AssignmentMap>>,
     window: Option<Window>,
@@ -104,6 +106,7 @@ impl Controller {
             phase: Phase::ReadingMap(ticket),
             calculator: Fsm::new(around.now),
             map: None,
+            floor: around.last_state.map_or(Version(0), |(state, _)| state.version),
             proposed: None,
             window: None,
             inherited: BTreeMap::new(),
@@ -530,8 +533,7 @@ impl Controller {
     /// with a version that somebody already knows.
     fn next_version(&self, around: &Surroundings<'_>) -> Version {
         let seen = around.roster.iter().flat_map(|(_, seen)| [seen.map_version, seen.applied_version]);
-        let said = around.last_state.map(|(state, _)| state.version);
-        let seen = seen.chain(said).filter(|_| around.config.keeps(Guard::VersionAboveAll));
+        let seen = seen.chain([self.floor]).filter(|_| around.config.keeps(Guard::VersionAboveAll));
         let highest = seen.chain(self.map_version()).max().unwrap_or_default();
         Version(highest.max(self.highest_cursor(around)).0 + 1)
     }
@@ -573,7 +575,7 @@ impl Controller {
         let state = ClusterState {
             state: self.state(),
             epoch: self.epoch,
-            version: self.map_version().unwrap_or_default(),
+            version: self.map_version().unwrap_or_default().max(self.floor),
             serial: self.said.as_ref().map_or(1, |(said, _)| said.serial + 1),
             window: self.window.map(|window| (window.kind, left(window.ends))),
             graces: topology.graces.iter().map(|(&id, &until)| (id, left(until))).collect(),
