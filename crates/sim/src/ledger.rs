@@ -174,8 +174,10 @@ impl Ledger {
 
     /// A value was stored.
     pub(crate) fn stored(&mut self, now: Time, value: &Value) {
-        if let Value::ClusterState(state) = value {
-            // A leader that says something has taken over: from then on nothing of an earlier one may be accepted.
+        if let Value::ClusterState(state) = value
+            && self.newest.0 > Version(0)
+        {
+            // A leader that says something has touched the map: from then on nothing of an earlier one may be accepted.
             self.newest.1 = self.newest.1.max(state.epoch);
         }
         let Value::Map(map) = value else { return };

@@ -435,3 +435,7 @@ impl Consumption {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "consumption_test.rs"]
+mod tests;

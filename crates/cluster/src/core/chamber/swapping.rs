@@ -1,0 +1,161 @@
+//! Swapping the cursor, and finding out what became of a swap.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::Guard;
+use super::super::cursor::Cursor;
+use super::super::io::{Condition, Effect, Message, Notice, Purpose, ReadError, Ticket, WriteError, Written};
+use super::super::types::{Entry, Key, Value};
+use super::{Activity, Chamber, Context, Goal, Known, RETRY, Swap, Then, known_of};
+
+impl Chamber {
+    pub(super) fn swap(&mut self, proposed: Cursor, goal: Goal, ctx: &mut Context<'_>) {
+        let Some(known) = &self.known else { return };
+        let condition = Condition::Revision(known.revision);
+        self.begin_swap(proposed, condition, goal, ctx);
+    }
+
+    pub(super) fn begin_swap(
+        &mut self,
+        proposed: Cursor,
+        condition: Condition,
+        goal: Goal,
+        ctx: &mut Context<'_>,
+    ) {
+        let ticket = ctx.ask(Purpose::Cursor);
+        ctx.out.push(Effect::Write {
+            ticket,
+            key: Key::Cursor(ctx.name.clone()),
+            value: Value::Cursor(Arc::new(proposed.clone())),
+            condition,
+        });
+        self.activity = Activity::Swapping(Box::new(Swap { ticket, proposed, condition, goal }));
+    }
+
+    /// A swap was answered.
+    pub(in crate::core) fn written(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Written, WriteError>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Activity::Swapping(swap) = &self.activity else { return };
+        if swap.ticket != ticket {
+            return;
+        }
+        let swap = swap.clone();
+        match result {
+            Ok(written) => self.reached(*swap, written, true, ctx),
+            Err(WriteError::Failed) => self.delay(RETRY, Then::Swap(swap), ctx),
+            Err(WriteError::Unknown) if !ctx.config.keeps(Guard::SettleFirst) => match swap.goal {
+                Goal::Commit(message) => self.activity = Activity::Ready { message, since: ctx.now },
+                _ => self.settle(swap, ctx),
+            },
+            Err(WriteError::Conflict | WriteError::Unknown) => {
+                if ctx.config.keeps(Guard::CacheDropped) {
+                    self.remembers = false;
+                }
+                self.settle(swap, ctx);
+            }
+        }
+    }
+
+    /// Refused or unanswered: only the cursor itself tells what became of the swap.
+    pub(super) fn settle(&mut self, mut swap: Box<Swap>, ctx: &mut Context<'_>) {
+        swap.ticket = ctx.ask(Purpose::ReadCursor);
+        ctx.out.push(Effect::Read { ticket: swap.ticket, key: Key::Cursor(ctx.name.clone()) });
+        self.activity = Activity::Swapping(swap);
+    }
+
+    /// The cursor was read to see what became of a swap.
+    pub(in crate::core) fn fetched(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Option<Entry>, ReadError>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Activity::Swapping(swap) = &self.activity else { return };
+        if swap.ticket != ticket {
+            return;
+        }
+        let swap = swap.clone();
+        let Ok(entry) = result else {
+            self.delay(RETRY, Then::Settle(swap), ctx);
+            return;
+        };
+        let found = entry.as_ref().and_then(known_of);
+        let unchanged = match (swap.condition, &found) {
+            (Condition::Absent, None) => true,
+            (Condition::Revision(expected), Some(found)) => found.revision == expected,
+            _ => false,
+        };
+        match found {
+            Some(found) if found.cursor == swap.proposed => {
+                let written = Written { revision: found.revision, stored_at: found.stored_at };
+                self.reached(*swap, written, false, ctx);
+            }
+            _ if unchanged => self.begin_swap(swap.proposed, swap.condition, swap.goal, ctx),
+            _ => self.displace(ctx),
+        }
+    }
+
+    /// The cursor is what we wanted it to be.
+    pub(super) fn reached(&mut self, swap: Swap, written: Written, certain: bool, ctx: &mut Context<'_>) {
+        let Written { revision, stored_at } = written;
+        let dead = swap.proposed.dead.is_some();
+        let failures = swap.proposed.failures;
+        self.known = Some(Known { cursor: swap.proposed, revision, stored_at });
+        if std::mem::take(&mut self.must_retake) && swap.goal != Goal::Take {
+            if let Goal::Commit(message) = &swap.goal {
+                tell_committed(message, false, ctx);
+            }
+            if let Goal::Pass(message) = &swap.goal {
+                tell_committed(message, true, ctx);
+            }
+            self.displace(ctx);
+            return;
+        }
+        match swap.goal {
+            Goal::Take => {
+                self.held = true;
+                self.left_solo = false;
+                if ctx.config.keeps(Guard::CacheDropped) {
+                    self.remembers = false;
+                }
+                self.clean_to = 0;
+                if self.log.is_some() {
+                    self.read(true, ctx);
+                } else {
+                    let take = self.known.as_ref().map_or(0, |known| known.cursor.take);
+                    ctx.out.push(Effect::Grant { partition: ctx.name.clone(), take });
+                    self.activity = Activity::Resting;
+                }
+            }
+            Goal::Alone(message) => self.run(message, ctx),
+            Goal::Commit(message) => {
+                self.remembers = certain || !ctx.config.keeps(Guard::CacheDropped);
+                tell_committed(&message, false, ctx);
+                self.read(false, ctx);
+            }
+            Goal::Pass(message) => {
+                self.remembers = false;
+                tell_committed(&message, true, ctx);
+                self.read(false, ctx);
+            }
+            Goal::Failure(message) if !dead => {
+                let wait = Duration::from_secs(1 << (failures.clamp(1, 6) - 1));
+                self.delay(wait, Then::Run(message), ctx);
+            }
+            Goal::Failure(message) | Goal::Condemn(message) => self.bury(message, ctx),
+            Goal::Wait => self.wait_for_store(Then::Read, ctx),
+            Goal::Clean => self.activity = Activity::Resting,
+        }
+    }
+}
+
+fn tell_committed(message: &Message, dead: bool, ctx: &mut Context<'_>) {
+    *ctx.processed += 1;
+    let (partition, sequence) = (ctx.name.clone(), message.sequence);
+    ctx.out.push(Effect::Notice(Notice::Committed { partition, sequence, dead }));
+}
