@@ -77,12 +77,20 @@ pub(super) struct Identity {
     claims: BTreeMap<WorkerId, SeenClaim>,
     /// The newest life seen of each id.
     lives: BTreeMap<WorkerId, Incarnation>,
+    /// By which revision an id was given back: a late answer may still show it as ours.
+    given_back: BTreeMap<WorkerId, Revision>,
     stage: Stage,
 }
 
 impl Identity {
     pub(super) fn new(pod: Pod) -> Self {
-        Self { pod, claims: BTreeMap::new(), lives: BTreeMap::new(), stage: Stage::None }
+        Self {
+            pod,
+            claims: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            given_back: BTreeMap::new(),
+            stage: Stage::None,
+        }
     }
 
     pub(super) fn holder(&self) -> Option<Holder> {
@@ -202,8 +210,11 @@ impl Identity {
         Some(ticket)
     }
 
-    /// The id has been given back.
-    pub(super) fn released(&mut self) {
+    /// The id has been given back, if that was answered by this revision. What is older of it is ours no more.
+    pub(super) fn released(&mut self, by: Option<Revision>) {
+        if let (Stage::Held(held), Some(revision)) = (&self.stage, by) {
+            self.given_back.insert(held.holder.id, revision);
+        }
         self.stage = Stage::None;
     }
 
@@ -255,7 +266,7 @@ impl Identity {
     ) -> Outcome {
         match &self.stage {
             &Stage::Settling { id, ticket: expected } if expected == ticket => match entry {
-                Ok(Some(entry)) if self.is_mine(&entry) => {
+                Ok(Some(entry)) if self.is_mine(&entry) && !self.was_given_back(id, &entry) => {
                     self.hold(id, Written { revision: entry.revision, stored_at: entry.stored_at })
                 }
                 Ok(entry) => {
@@ -344,6 +355,10 @@ impl Identity {
         if let Stage::Held(held) = &mut self.stage {
             held.pending = Some(ticket);
         }
+    }
+
+    fn was_given_back(&self, id: WorkerId, entry: &Entry) -> bool {
+        self.given_back.get(&id).is_some_and(|by| entry.revision <= *by)
     }
 
     fn is_mine(&self, entry: &Entry) -> bool {

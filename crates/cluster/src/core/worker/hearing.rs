@@ -156,7 +156,9 @@ impl Worker {
             }
             Purpose::Farewell => self.left_behind(Leaving::Farewell(ticket), Leaving::AwaitingLease),
             Purpose::Resign => self.left_behind(Leaving::Resigning(ticket), Leaving::AwaitingRenewal),
-            Purpose::Release if self.retiring => self.retired(now, ticket),
+            Purpose::Release if self.retiring => {
+                self.retired(now, ticket, result.ok().map(|written| written.revision));
+            }
             Purpose::Release => self.left_behind(Leaving::Releasing(ticket), Leaving::Done),
             _ => {}
         }

@@ -4,7 +4,7 @@ use super::super::consumption::Consumption;
 use super::super::holdings::Holdings;
 use super::super::io::{Effect, Purpose, Ticket};
 use super::super::shutdown::Leaving;
-use super::super::types::{Time, WorkerId};
+use super::super::types::{Revision, Time, WorkerId};
 use super::super::{Guard, WorkerState, fleet_size};
 use super::Worker;
 
@@ -69,9 +69,9 @@ impl Worker {
         self.leave(now, out);
     }
 
-    pub(super) fn retired(&mut self, now: Time, ticket: Ticket) {
+    pub(super) fn retired(&mut self, now: Time, ticket: Ticket, by: Option<Revision>) {
         if self.leaving == Some(Leaving::Releasing(ticket)) {
-            self.identity.released();
+            self.identity.released(by);
             self.leaving = None;
             self.retiring = false;
             self.drained = false;
