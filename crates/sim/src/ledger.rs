@@ -9,7 +9,7 @@ use phalanx_cluster::core::types::{AssignmentMap, Epoch, Time, Value, Version};
 use phalanx_cluster::core::{ATTEMPTS, Cursor, Effect, Position, Purpose, Ticket, Work};
 
 use crate::log::{Kind, decode};
-use crate::store::{History, Results, Store};
+use crate::store::{History, Results, Store, context_name};
 use crate::world::ProcessId;
 
 /// A promise that was broken.
@@ -400,7 +400,9 @@ impl Ledger {
         let epoch = self.log_epoch;
         let book = self.book(chamber);
         // If the log does not hold what the cursor begins after, it may be found to be another one.
-        let vouched = is.position.sequence == 0 || book.at.contains_key(&is.position.sequence);
+        let here = book.at.get(&is.position.sequence).map(|&message| book.messages[message].number);
+        let vouched =
+            is.position.sequence == 0 || here.is_some_and(|number| *context_name(number) == *is.context);
         let epoch = if vouched { epoch } else { u64::MAX };
         (book.take, book.taker, book.epoch) = (is.take, Some(process), epoch);
         let kept = match is.base {
@@ -420,7 +422,9 @@ impl Ledger {
         let Book { committed, visible, .. } = book;
         visible.retain(|position, _| committed.iter().any(|(known, _)| known == position));
         self.reopen(chamber, is.position.sequence);
-        self.check_skipped(now, chamber, 0, is.position.sequence + 1);
+        if vouched {
+            self.check_skipped(now, chamber, 0, is.position.sequence + 1);
+        }
     }
 
     /// What the log still holds after a position is read again: what was committed then commits without effect.

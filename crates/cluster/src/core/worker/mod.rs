@@ -160,9 +160,10 @@ impl Worker {
         self.lifecycle.history()
     }
 
-    /// The life of the id it holds.
+    /// The life of the id it holds. One that it has begun to give back is held no more.
     pub fn holder(&self) -> Option<Holder> {
-        self.identity.holder()
+        let gives_back = matches!(self.leaving, Some(Leaving::Releasing(_) | Leaving::Done));
+        self.identity.holder().filter(|_| !gives_back)
     }
 
     /// Whether it leads.
