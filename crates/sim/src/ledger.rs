@@ -418,6 +418,10 @@ impl Ledger {
             return;
         };
         book.committed.truncate(kept);
+        if is.base.is_none() {
+            // Nothing is left that could tell what was there before.
+            book.expired.clear();
+        }
         // What is repeated is written anew, under new positions.
         let Book { committed, visible, .. } = book;
         visible.retain(|position, _| committed.iter().any(|(known, _)| known == position));

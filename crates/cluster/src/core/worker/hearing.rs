@@ -60,6 +60,7 @@ impl Worker {
                 });
             }
             (Key::ClusterState, Some(Entry { value: Value::ClusterState(state), .. })) => {
+                self.election.note_epoch(state.epoch);
                 if let Some(controller) = &mut self.controller {
                     controller.saw_state(&state);
                 }
