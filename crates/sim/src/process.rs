@@ -3,11 +3,31 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use phalanx_cluster::core::types::Time;
-use phalanx_cluster::core::{Purpose, Worker};
+use phalanx_cluster::core::types::{Key, Time};
+use phalanx_cluster::core::{Event, Purpose, Worker};
 
 use crate::handler::Handler;
 use crate::world::Happening;
+
+/// What is watched together: changes within it are shown in their order, changes of two are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bucket {
+    Ids,
+    Heartbeats,
+    Election,
+    Assignments,
+}
+
+impl Bucket {
+    pub(crate) fn of(key: &Key) -> Self {
+        match key {
+            Key::Claim(_) => Self::Ids,
+            Key::Heartbeat(_) | Key::StandbyHeartbeat(_) => Self::Heartbeats,
+            Key::Lease => Self::Election,
+            Key::Map | Key::ClusterState | Key::FleetSize | Key::Cursor(_) => Self::Assignments,
+        }
+    }
+}
 
 /// The clock of one machine: it began at another time than the world's, and it drifts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,6 +100,8 @@ pub(crate) struct Process {
     pub(crate) disturbed: bool,
     /// The id it held when last looked at.
     pub(crate) held: Option<u32>,
+    /// What it watches and has not been shown yet, in order, and when it may be.
+    pub(crate) held_back: Vec<(Time, Bucket, Event)>,
     /// Its next request for this purpose is repeated after so long.
     pub(crate) repeats: Option<(Purpose, Duration)>,
     /// The chambers whose bells it hears.
@@ -109,6 +131,7 @@ impl Process {
             disturbed_until: Time::ZERO,
             disturbed: false,
             held: None,
+            held_back: Vec::new(),
             repeats: None,
             bells: BTreeSet::new(),
         }
@@ -139,8 +162,12 @@ impl Process {
         }
     }
 
+    fn holds_back(&self, bucket: Bucket) -> bool {
+        self.held_back.iter().any(|(_, of, _)| *of == bucket)
+    }
+
     /// Whether it is shown what it watches like everybody else.
-    pub(crate) fn hears_at_once(&self, now: Time) -> bool {
-        self.cut_in <= now && self.watch_delay.is_zero() && !self.drops_map
+    pub(crate) fn hears_at_once(&self, now: Time, bucket: Bucket) -> bool {
+        self.cut_in <= now && self.watch_delay.is_zero() && !self.drops_map && !self.holds_back(bucket)
     }
 }

@@ -16,7 +16,7 @@ use crate::broker::Broker;
 use crate::handler::{Handler, Lookup, Run};
 use crate::ledger::{Counts, Ledger, Violation};
 use crate::log::{Kind, Log, decode, encode};
-use crate::process::{Clock, Process};
+use crate::process::{Bucket, Clock, Process};
 use crate::queue::Queue;
 use crate::rng::Rng;
 use crate::store::{Results, Rules, Store, context_name, mix};
@@ -138,6 +138,8 @@ pub(crate) enum Happening {
     Arrival(ProcessId, Event),
     /// Everybody but these is shown a change; whoever started later saw it then.
     Broadcast { key: Key, entry: Option<Entry>, but: Vec<ProcessId>, until: u32 },
+    /// A process is shown what was held back from it.
+    ShowHeldBack(ProcessId),
     /// A deadline of a process.
     Wake(ProcessId),
     /// A message that is being processed goes on.
@@ -532,6 +534,10 @@ impl World {
             process.watch_delay = Duration::ZERO;
             process.mute = false;
             process.drops_map = false;
+            process.held_back.iter_mut().for_each(|(at, ..)| *at = now);
+        }
+        for process in self.living.clone() {
+            self.show_held_back(process);
         }
     }
 
@@ -801,6 +807,16 @@ impl World {
         self.tell_watchers(key);
     }
 
+    /// A watch is ordered: what was held back is shown before anything newer of the same bucket.
+    fn show_held_back(&mut self, process: ProcessId) {
+        let now = self.now;
+        let due: Vec<_> =
+            self.processes[process.index()].held_back.extract_if(.., |(at, ..)| *at <= now).collect();
+        for (_, _, event) in due {
+            self.deliver(process, event);
+        }
+    }
+
     /// Lets time pass up to that second.
     pub fn run_until(&mut self, end: Time) {
         while let Some((at, happening)) = self.queue.next(end) {
@@ -844,6 +860,7 @@ impl World {
                     }
                 }
             }
+            Happening::ShowHeldBack(process) => self.show_held_back(process),
             Happening::Wake(process) => {
                 let target = &mut self.processes[process.index()];
                 if target.stopped {
@@ -1461,10 +1478,11 @@ impl World {
         }
         let now = self.now;
         let entry = self.broker.get(key).cloned();
+        let bucket = Bucket::of(key);
         let mut but = Vec::new();
         for process in self.living.clone() {
             let target = &mut self.processes[process.index()];
-            if target.hears_at_once(now) {
+            if target.hears_at_once(now, bucket) {
                 continue;
             }
             but.push(process);
@@ -1473,7 +1491,10 @@ impl World {
             }
             let late = target.cut_in.saturating_sub(now) + target.watch_delay;
             let event = Event::Watched { key: key.clone(), entry: entry.clone(), retained: false };
-            self.later(late + LATENCY, Happening::Arrival(process, event));
+            let before = target.held_back.iter().filter(|(_, of, _)| *of == bucket).map(|(at, ..)| *at).max();
+            let at = before.map_or(Time::ZERO, |at| at).max(now + late + LATENCY);
+            target.held_back.push((at, bucket, event));
+            self.later(at - now, Happening::ShowHeldBack(process));
         }
         let until = self.processes.len() as u32;
         self.later(LATENCY, Happening::Broadcast { key: key.clone(), entry, but, until });

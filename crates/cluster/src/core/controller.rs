@@ -79,6 +79,7 @@ pub(super) struct Controller {
     inherited: BTreeMap<WorkerId, Time>,
     suspects: Suspects,
     strangers: Strangers,
+    verify_at: Time,
     wanted: Option<Plan>,
     /// Set at take-over, and until the fleet is whole or a map is published.
     restarting: bool,
@@ -112,6 +113,7 @@ impl Controller {
             inherited: BTreeMap::new(),
             suspects: Suspects::new(around.config),
             strangers: Strangers::default(),
+            verify_at: around.now + around.config.stranger_interval,
             wanted: None,
             restarting: false,
             imbalance: None,
@@ -131,6 +133,11 @@ impl Controller {
             return;
         }
         self.inherited = state.graces.iter().map(|(&id, &left)| (id, *arrived + left)).collect();
+    }
+
+    /// The map as this leader last read or wrote it.
+    pub(super) fn map(&self) -> Option<&(Arc<AssignmentMap>, Revision)> {
+        self.map.as_ref()
     }
 
     pub(super) fn map_version(&self) -> Option<Version> {
@@ -308,6 +315,12 @@ impl Controller {
         out: &mut Vec<Effect>,
     ) {
         if self.phase == Phase::Running {
+            if around.now >= self.verify_at {
+                // The watch may have missed that the map is lost or was changed by another hand.
+                self.verify_at = around.now + around.config.stranger_interval;
+                self.read_map(tickets, out);
+                return;
+            }
             if around.config.log {
                 self.strangers.look(around.now, around.config.stranger_interval, tickets, out);
             }
@@ -458,14 +471,17 @@ impl Controller {
                 }
             }
             Decision::Calculate => {
+                // Whoever has not come by the end of the window is planned without.
+                let workers: BTreeSet<WorkerId> = target.difference(&topology.missing).copied().collect();
+                if workers.is_empty() {
+                    return;
+                }
                 if self.calculator.state() == CalculatorState::Idle {
                     self.go(around.now, CalculatorState::Scaling, "no window needed");
                 }
                 if self.calculator.state() == CalculatorState::Scaling {
                     self.go(around.now, CalculatorState::Rebalancing, "the window ended");
                 }
-                // Whoever has not come by the end of the window is planned without.
-                let workers: BTreeSet<WorkerId> = target.difference(&topology.missing).copied().collect();
                 self.publish(&workers, &workers, Mode::Planned, size, around, tickets, out);
             }
         }
@@ -606,7 +622,7 @@ impl Controller {
         let (topology, _) = self.topology(around);
         let window = self.window.map(|window| window.ends);
         let others = self.suspects.next_deadline().into_iter().chain(self.strangers.next_deadline());
-        window.into_iter().chain(others).chain(topology.graces.into_values()).min()
+        window.into_iter().chain([self.verify_at]).chain(others).chain(topology.graces.into_values()).min()
     }
 
     fn go(&mut self, now: Time, to: CalculatorState, cause: &'static str) {

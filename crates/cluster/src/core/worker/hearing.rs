@@ -154,6 +154,11 @@ impl Worker {
                 self.with_controller(now, out, |controller, around, tickets, out| {
                     controller.written(ticket, result, around, tickets, out);
                 });
+                // What we have written ourselves we need not wait to be shown.
+                let written = self.controller.as_ref().and_then(Controller::map).cloned();
+                if let Some((map, revision)) = written {
+                    self.see_map(map, revision, out);
+                }
             }
             Purpose::Farewell => self.left_behind(Leaving::Farewell(ticket), Leaving::AwaitingLease),
             Purpose::Resign => self.left_behind(Leaving::Resigning(ticket), Leaving::AwaitingRenewal),

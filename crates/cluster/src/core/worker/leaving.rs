@@ -50,13 +50,15 @@ impl Worker {
     /// The fleet is to be smaller than every id that is held: no map can be made for it before somebody moves. The lowest
     /// does: it lets go of everything and takes a free id.
     fn make_a_beginning(&mut self, now: Time, me: WorkerId, out: &mut Vec<Effect>) {
-        if self.commanded_size.is_none_or(|size| me.0 < size || size == 0) {
-            return;
-        }
         let limit = self.config.crash_after();
         let lower = |id: WorkerId| id < me && self.roster.is_live(id, limit, &self.clock);
         let watched = self.watching_since.map_or(Time::ZERO, |since| self.clock.since(since));
         if self.roster.iter().any(|(id, _)| lower(id)) || watched < limit {
+            return;
+        }
+        let map = self.map.as_ref().map(|(map, _)| map.as_ref());
+        let size = fleet_size::in_force(self.commanded_size, &self.config, &self.roster, &self.clock, map);
+        if size.is_none_or(|size| me.0 < size || size == 0) {
             return;
         }
         self.retiring = true;
