@@ -58,6 +58,8 @@ enum Status {
     Dead,
     /// Gone from the log before it was resolved: by age, or with the log.
     Gone,
+    /// It was resolved, and may be once more: the log or the cursor was lost, and it is read again.
+    Again,
 }
 
 /// A message as it was published.
@@ -122,6 +124,8 @@ pub(crate) struct Ledger {
     proof: Vec<Time>,
     newest: (Version, Epoch),
     books: Vec<Book>,
+    /// Which log there is now.
+    stream: u64,
     /// Grows whenever the log loses what it held.
     log_epoch: u64,
     /// Whose message runs alone.
@@ -234,8 +238,9 @@ impl Ledger {
     }
 
     /// Messages are gone with the log, or with its tail.
-    pub(crate) fn log_lost(&mut self, gone: &[(u32, u64)]) {
+    pub(crate) fn log_lost(&mut self, stream: u64, gone: &[(u32, u64)]) {
         self.log_epoch += 1;
+        self.stream = stream;
         for &(chamber, sequence) in gone {
             self.is_gone(chamber, sequence);
         }
@@ -338,13 +343,14 @@ impl Ledger {
     /// A dead letter was published.
     pub(crate) fn buried(&mut self, now: Time, chamber: u32, work: &Work) {
         let (number, kind) = decode(&work.message.payload);
-        self.counts.dead_lettered += 1;
         let book = self.book(chamber);
         let Some(message) = book.message_at(work.message.sequence, number) else { return };
+        let again = book.messages[message].status == Status::Again;
         let letters = book.letters.entry(message).or_default();
         *letters += 1;
         let letters = *letters;
         let died_alone = book.messages[message].died_alone;
+        self.counts.dead_lettered += u64::from(!again);
         if letters > 1 {
             self.violate(6, now, format!("message {number} of chamber {chamber} has {letters} dead letters"));
         }
@@ -434,18 +440,18 @@ impl Ledger {
     /// What the log still holds after a position is read again: what was committed then commits without effect.
     fn reopen(&mut self, chamber: u32, after: u64) {
         let book = self.book(chamber);
-        let mut reopened = 0;
         for (_, &message) in book.at.range(after + 1..) {
             let known = &mut book.messages[message];
-            reopened += u64::from(known.status == Status::Committed);
-            (known.status, known.deaths) = (Status::Open, 0);
+            if matches!(known.status, Status::Committed | Status::Dead) {
+                known.status = Status::Again;
+            }
+            known.deaths = 0;
             book.letters.remove(&message);
         }
-        self.counts.committed -= reopened;
     }
 
     fn taken(&mut self, now: Time, process: ProcessId, chamber: u32, was: &Cursor, is: &Cursor) {
-        let epoch = self.log_epoch;
+        let (epoch, stream) = (self.log_epoch, self.stream);
         let book = self.book(chamber);
         (book.take, book.taker) = (is.take, Some(process));
         if let (true, true, Some(judged)) = (was.solo, is.dead.is_some(), is.judged)
@@ -457,7 +463,8 @@ impl Ledger {
             return;
         }
         let replaced = book.epoch != epoch && is.position.sequence == 0;
-        book.epoch = epoch;
+        // Whoever has heard only of a log before this one has this one still to find.
+        book.epoch = if stream == 0 || is.stream == stream { epoch } else { epoch - 1 };
         if replaced {
             self.reopen(chamber, 0);
         } else {
@@ -549,7 +556,6 @@ impl Ledger {
     }
 
     fn committed(&mut self, now: Time, chamber: u32, message: usize, is: &Cursor, store: &Store) {
-        self.counts.committed += 1;
         let book = self.book(chamber);
         let published = &mut book.messages[message];
         let (number, status) = (published.number, published.status);
@@ -561,6 +567,7 @@ impl Ledger {
         let written = book.written.get(&(is.position, is.take)).cloned();
         book.committed.push((is.position, after.clone()));
         let which = format!("message {number} of chamber {chamber}");
+        self.counts.committed += u64::from(status != Status::Again);
         if status == Status::Committed {
             self.counts.double_committed += 1;
             self.violate(2, now, format!("{which} is committed twice"));
@@ -593,7 +600,7 @@ impl Ledger {
     pub(crate) fn has_harmful_messages(&self) -> bool {
         self.books.iter().any(|book| {
             let open = book.at.values().map(|&message| &book.messages[message]);
-            open.filter(|message| message.status == Status::Open)
+            open.filter(|message| matches!(message.status, Status::Open | Status::Again))
                 .any(|message| matches!(message.kind, Kind::Killer | Kind::Endless))
         })
     }
