@@ -13,6 +13,7 @@ use phalanx_cluster::core::{
 };
 
 use crate::broker::Broker;
+use crate::faults::Shake;
 use crate::handler::{Handler, Lookup, Run};
 use crate::ledger::{Counts, Ledger, Violation};
 use crate::log::{Kind, Log, decode, encode};
@@ -163,6 +164,8 @@ pub struct World {
     strategy: u64,
     processes: Vec<Process>,
     living: Vec<ProcessId>,
+    /// How many processes the host starts at most by plan.
+    most: usize,
     /// Processes with a fleet size of their own.
     odd: Vec<ProcessId>,
     published: Vec<Publication>,
@@ -183,6 +186,8 @@ pub struct World {
     broker_offset: i64,
     /// Chooses lost and late answers; none in a world without them.
     shaker: Option<Rng>,
+    /// The kinds of lost and late answers that there are.
+    shakes: Vec<Shake>,
     shaken: BTreeMap<&'static str, u64>,
     notices: BTreeMap<&'static str, u64>,
     /// Plans made until then are forgone.
@@ -200,10 +205,9 @@ impl World {
         let names: Vec<Arc<str>> = (0..setup.partitions).map(|i| Arc::from(format!("tool:{i}"))).collect();
         let partitions = names.iter().enumerate().map(|(i, name)| (name.clone(), weight(i))).collect();
         let numbers = names.iter().enumerate().map(|(i, name)| (name.clone(), i as u32)).collect();
-        let without = setup.config.without;
         let rules = Rules {
-            higher_wins: without != Some(Guard::HigherTakeWins),
-            take_counts: without != Some(Guard::TakeThatCounts),
+            higher_wins: setup.config.keeps(Guard::HigherTakeWins),
+            take_counts: setup.config.keeps(Guard::TakeThatCounts),
         };
         let mut world = Self {
             now: Time::ZERO,
@@ -217,6 +221,7 @@ impl World {
             strategy: 0,
             processes: Vec::new(),
             living: Vec::new(),
+            most: usize::MAX,
             odd: Vec::new(),
             published: Vec::new(),
             partitions,
@@ -231,6 +236,7 @@ impl World {
             clocks: None,
             broker_offset: 0,
             shaker: None,
+            shakes: Vec::new(),
             shaken: BTreeMap::new(),
             notices: BTreeMap::new(),
             forgone: Time::ZERO,
@@ -507,14 +513,16 @@ impl World {
         self.processes[process.index()].dies_after = Some(effects);
     }
 
-    /// From now on answers may be lost, and writes may land late.
-    pub fn shake(&mut self, seed: u64) {
+    /// From now on answers may be lost, and writes may land late, in these ways.
+    pub fn shake(&mut self, seed: u64, kinds: &[Shake]) {
         self.shaker = Some(Rng::new(seed));
+        self.shakes = kinds.to_vec();
     }
 
     /// Nothing more is lost or late, every link works, the store answers, and messages behave.
     pub fn calm(&mut self) {
         self.shaker = None;
+        self.shakes.clear();
         self.planned_kinds.clear();
         let now = self.now;
         self.store_away_until = self.store_away_until.min(now);
@@ -721,11 +729,7 @@ impl World {
 
     fn append(&mut self, chamber: u32, number: u64, kind: Kind) {
         self.expire();
-        let id = if self.setup.config.without == Some(Guard::MessageIds) {
-            (0, number)
-        } else {
-            (chamber, number)
-        };
+        let id = if self.setup.config.keeps(Guard::MessageIds) { (chamber, number) } else { (0, number) };
         let (now, micros) = (self.now, self.micros());
         // Without the rule the broker takes it for a repetition and acknowledges it all the same.
         let acknowledged =
@@ -876,6 +880,11 @@ impl World {
         }
     }
 
+    /// Plans start no process beyond this many living ones, as no host does.
+    pub fn limit_processes(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// What was planned and has not happened will not happen.
     pub fn forgo_plans(&mut self) {
         self.forgone = self.now;
@@ -883,6 +892,7 @@ impl World {
 
     fn carry_out_plan(&mut self, planned: Planned) {
         match planned {
+            Planned::Start if self.living.len() >= self.most => {}
             Planned::Start => drop(self.start()),
             Planned::StartWithSize(fleet_size) => {
                 let config = Config { fleet_size, ..self.setup.config.clone() };
@@ -1121,7 +1131,7 @@ impl World {
         }
         // The chart state is read at the beginning; the results of it are written at the end.
         if matches!(step, Step::Store) {
-            let exact = self.setup.config.without != Some(Guard::StateAtCommitted);
+            let exact = self.setup.config.keeps(Guard::StateAtCommitted);
             let lookup = if exact { Lookup::Exact } else { Lookup::Newest };
             let handler = &mut self.processes[process.index()].handler;
             run.results = handler.compute(chamber, &run.work, self.strategy, lookup, &self.store);
@@ -1267,16 +1277,13 @@ impl World {
         match self.shaker.as_mut().map_or(0, |shaker| shaker.between(0, 2_000)) {
             1..=4 => {
                 let late = self.shaker.as_mut().map_or(0, |shaker| shaker.between(100, 6_000));
-                delay = Duration::from_millis(late);
-                *self.shaken.entry(if writes { "lateWrite" } else { "lateAnswer" }).or_default() += 1;
+                if self.shakes_by(if writes { Shake::LateWrite } else { Shake::LateAnswer }) {
+                    delay = Duration::from_millis(late);
+                }
             }
-            5..=7 => {
-                answered = false;
-                *self.shaken.entry("lostAnswer").or_default() += 1;
-            }
-            8..=9 if writes => {
+            5..=7 if self.shakes_by(Shake::LostAnswer) => answered = false,
+            8..=9 if writes && self.shakes_by(Shake::DuplicatedRequest) => {
                 // Sent twice, as a client does that reconnects: the second one comes later.
-                *self.shaken.entry("duplicatedRequest").or_default() += 1;
                 self.later(cut + Duration::from_millis(700), Happening::LateRequest(process, effect.clone()));
             }
             _ => {}
@@ -1294,13 +1301,22 @@ impl World {
         self.later(arrives, Happening::Request(process, effect));
     }
 
+    /// Whether answers are shaken in this way; it is counted then.
+    fn shakes_by(&mut self, shake: Shake) -> bool {
+        let happens = self.shakes.contains(&shake);
+        if happens {
+            *self.shaken.entry(shake.name()).or_default() += 1;
+        }
+        happens
+    }
+
     fn answer(&mut self, process: ProcessId, effect: Effect) {
         let now = self.now;
         let gives_up = unanswered(&effect);
         let stale = matches!(effect, Effect::Read { .. } | Effect::ReadCursors { .. })
-            && self.shaker.as_mut().is_some_and(|shaker| shaker.one_in(500));
+            && self.shaker.as_mut().is_some_and(|shaker| shaker.one_in(500))
+            && self.shakes_by(Shake::StaleRead);
         let event = if stale {
-            *self.shaken.entry("staleRead").or_default() += 1;
             self.processes[process.index()].disturb(now + AFTERMATH);
             self.answer_stale(effect)
         } else {
@@ -1333,7 +1349,7 @@ impl World {
 
     /// Without the rule, claims that were not renewed for half a minute of the broker's clock are gone.
     fn expire_claims(&mut self) {
-        if self.setup.config.without != Some(Guard::NoShortTtl) {
+        if self.setup.config.keeps(Guard::NoShortTtl) {
             return;
         }
         let limit = self.micros() - 30_000_000;
@@ -1378,7 +1394,9 @@ impl World {
             }
             Effect::ReadLog { ticket, partition, from, leader } => {
                 self.expire();
-                let behind = !leader && self.shaker.as_mut().is_some_and(|shaker| shaker.one_in(20));
+                let behind = !leader
+                    && self.shaker.as_mut().is_some_and(|shaker| shaker.one_in(20))
+                    && self.shakes_by(Shake::StaleLog);
                 let until = if behind { micros - 3_000_000 } else { u64::MAX };
                 let messages = self.log.read(self.numbers[&partition], from, until);
                 let info = leader.then(|| self.log.info());
