@@ -92,7 +92,9 @@ struct Book {
     /// What is committed, with the history after it.
     committed: Vec<(Position, History)>,
     written: HashMap<(Position, u64), Written>,
-    visible: HashMap<Position, (u64, u64)>,
+    /// Where each message was committed last, and what a reader sees of it: after the loss of the cursors it is repeated
+    /// at a higher position.
+    visible: HashMap<u64, (Position, u64)>,
     letters: HashMap<usize, u32>,
     take: u64,
     taker: Option<ProcessId>,
@@ -324,7 +326,9 @@ impl Ledger {
             book.written.insert((position, take), written);
         }
         // A late write must not change what a reader sees of a message that is committed.
-        if let Some(&(number, expected)) = book.visible.get(&position) {
+        if let Some(&(committed, expected)) = book.visible.get(&number)
+            && committed == position
+        {
             let seen = store.visible(chamber, position, number);
             if seen != expected {
                 let what = format!("a late write changed the rows of message {number} of chamber {chamber}");
@@ -573,7 +577,7 @@ impl Ledger {
             self.violate(4, now, format!("the alarm of {which} is {alarm:?}, not that of take {}", is.take));
         }
         let book = self.book(chamber);
-        book.visible.insert(is.position, (number, written.visible));
+        book.visible.insert(number, (is.position, written.visible));
     }
 
     /// Whether a message that kills its worker or takes for ever is still to be resolved.

@@ -17,6 +17,7 @@
 
 mod broker;
 pub mod chaos;
+mod failure;
 mod faults;
 mod handler;
 mod ledger;
@@ -29,6 +30,7 @@ mod store;
 mod world;
 
 pub use broker::Broker;
+pub use failure::Failure;
 pub use faults::{Fault, Injection, Shake};
 pub use ledger::{Counts, Violation};
 pub use log::Kind;

@@ -534,6 +534,7 @@ impl World {
             process.watch_delay = Duration::ZERO;
             process.mute = false;
             process.drops_map = false;
+            process.dies_after = None;
         }
     }
 

@@ -17,10 +17,9 @@ pub(super) fn seeds(text: &str) -> Result<Range<u64>, String> {
     Ok(from..to)
 }
 
-/// The kinds of faults to inject, and how they were named.
+/// The kinds of faults to inject.
 #[derive(Clone, Debug)]
 pub(super) struct Faults {
-    pub(super) text: String,
     pub(super) faults: Vec<Fault>,
     pub(super) shakes: Vec<Shake>,
 }
@@ -29,7 +28,7 @@ impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut chosen = Self { text: text.to_owned(), faults: Vec::new(), shakes: Vec::new() };
+        let mut chosen = Self { faults: Vec::new(), shakes: Vec::new() };
         match text {
             "none" => {}
             "all" => (chosen.faults, chosen.shakes) = (Fault::ALL.to_vec(), Shake::ALL.to_vec()),
@@ -43,7 +42,6 @@ impl FromStr for Faults {
                         return Err(format!("there is no fault {name:?}; there are: all, none, {}", names()));
                     }
                 }
-                chosen.text.retain(|letter| !letter.is_whitespace());
             }
         }
         Ok(chosen)

@@ -1,7 +1,6 @@
 //! `phalanx sim`: whole clusters in virtual time, with faults, and what they came to.
 
 mod choice;
-mod failure;
 mod report;
 
 use std::fs::File;
@@ -14,11 +13,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use phalanx_sim::chaos::{Outcome, Run};
-use phalanx_sim::{Guard, Injection, Totals, run_many};
+use phalanx_sim::{Failure, Guard, Injection, Totals, run_many};
 
 use choice::Faults;
 use report::Report;
 
+/// How long faults are left out to find the fewest.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How many of the failed seeds are shown.
+const SHOWN: usize = 10;
 /// How often the progress is told.
 const PROGRESS: Duration = Duration::from_secs(10);
 
@@ -96,8 +99,15 @@ impl Sim {
         }
         match first {
             Some((run, outcome)) => {
-                let (run, injections) = failure::explain(&run, &outcome, &failed, &self.command(run.seed));
-                trace.map(|trace| trace.write(&run, &injections)).transpose()?;
+                let deadline = Instant::now() + PATIENCE;
+                let failure = Failure::of(&run, &outcome, || Instant::now() < deadline);
+                eprintln!("{failure}");
+                if failed.len() > 1 {
+                    let shown: Vec<String> = failed.iter().take(SHOWN).map(ToString::to_string).collect();
+                    let more = if failed.len() > SHOWN { ", …" } else { "" };
+                    eprintln!("{} seeds failed: {}{more}", failed.len(), shown.join(", "));
+                }
+                trace.map(|trace| trace.write(&failure.run, &failure.injections)).transpose()?;
                 Ok(ExitCode::FAILURE)
             }
             None => {
@@ -127,18 +137,6 @@ impl Sim {
             without: self.without,
             ..run
         }
-    }
-
-    /// The command that repeats one seed.
-    fn command(&self, seed: u64) -> String {
-        let mut command = format!(
-            "phalanx sim --seed {seed} --workers {} --chambers {} --hours {} --faults {}",
-            self.workers, self.chambers, self.hours, self.faults.text
-        );
-        if let Some(guard) = self.without {
-            command += &format!(" --without {guard:?}");
-        }
-        command
     }
 }
 
