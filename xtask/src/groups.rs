@@ -15,6 +15,8 @@ pub(crate) enum Group {
     Unit,
     /// Runs the binary.
     Cli,
+    /// Simulates clusters over fresh seeds for two minutes.
+    Sim,
     /// Needs real nats-servers.
     Nats,
     /// Needs a real Cassandra.
@@ -22,12 +24,13 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    pub(crate) const ALL: [Self; 4] = [Self::Unit, Self::Cli, Self::Nats, Self::Cassandra];
+    pub(crate) const ALL: [Self; 5] = [Self::Unit, Self::Cli, Self::Sim, Self::Nats, Self::Cassandra];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Unit => "unit",
             Self::Cli => "cli",
+            Self::Sim => "sim",
             Self::Nats => "nats",
             Self::Cassandra => "cassandra",
         }
@@ -88,6 +91,7 @@ mod tests {
         assert_eq!(Group::of("test", "nats_server"), Group::Nats);
         assert_eq!(Group::of("test", "cassandra_restart"), Group::Cassandra);
         assert_eq!(Group::of("test", "cli_fsm"), Group::Cli);
+        assert_eq!(Group::of("test", "sim_chaos"), Group::Sim);
         assert_eq!(Group::of("test", "machines"), Group::Unit);
     }
 

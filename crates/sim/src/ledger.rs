@@ -48,8 +48,9 @@ pub struct Counts {
     pub order_violations: u64,
 }
 
-/// No worker works or leads later than this after the sending of its last acknowledged heartbeat.
-const FENCE: Duration = Duration::from_millis(4500);
+/// No worker works or leads later than this after the sending of its last acknowledged heartbeat: 4.5 s of its own clock,
+/// which may be slow by 200 ppm.
+const FENCE: Duration = Duration::from_millis(4501);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
