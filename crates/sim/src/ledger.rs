@@ -127,6 +127,8 @@ pub(crate) struct Ledger {
     books: Vec<Book>,
     /// Grows whenever the log loses what it held.
     log_epoch: u64,
+    /// Which log there is now.
+    stream: u64,
     /// Whose message runs alone.
     alone: BTreeMap<ProcessId, u32>,
     pub(crate) counts: Counts,
@@ -235,7 +237,8 @@ impl Ledger {
     }
 
     /// Messages are gone with the log, or with its tail.
-    pub(crate) fn log_lost(&mut self, gone: &[(u32, u64)]) {
+    pub(crate) fn log_lost(&mut self, stream: u64, gone: &[(u32, u64)]) {
+        self.stream = stream;
         self.log_epoch += 1;
         for &(chamber, sequence) in gone {
             self.is_gone(chamber, sequence);
@@ -437,7 +440,7 @@ impl Ledger {
     }
 
     fn taken(&mut self, now: Time, process: ProcessId, chamber: u32, was: &Cursor, is: &Cursor) {
-        let epoch = self.log_epoch;
+        let (epoch, stream) = (self.log_epoch, self.stream);
         let book = self.book(chamber);
         (book.take, book.taker) = (is.take, Some(process));
         if let (true, true, Some(judged)) = (was.solo, is.dead.is_some(), is.judged)
@@ -449,7 +452,8 @@ impl Ledger {
             return;
         }
         let replaced = book.epoch != epoch && is.position.sequence == 0;
-        book.epoch = epoch;
+        // Whoever has heard only of a log before this one has this one still to find.
+        book.epoch = if stream == 0 || is.stream == stream { epoch } else { epoch - 1 };
         if replaced {
             self.reopen(chamber, 0);
         } else {

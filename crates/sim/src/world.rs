@@ -622,14 +622,14 @@ impl World {
     /// The log is deleted and made anew: everything in it is gone.
     pub fn recreate_log(&mut self) {
         let gone = self.log.recreate(self.micros());
-        self.ledger.log_lost(&gone);
+        self.ledger.log_lost(self.log.info().stream, &gone);
         self.disturb_everybody();
     }
 
     /// The log loses its newest messages.
     pub fn lose_tail(&mut self, count: usize) {
         let gone = self.log.lose_tail(count);
-        self.ledger.log_lost(&gone);
+        self.ledger.log_lost(self.log.info().stream, &gone);
         self.disturb_everybody();
     }
 
