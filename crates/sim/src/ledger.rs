@@ -315,6 +315,11 @@ impl Ledger {
         }
     }
 
+    /// A worker has stopped everything: nothing runs alone on it any more.
+    pub(crate) fn fenced(&mut self, process: ProcessId) {
+        self.alone.remove(&process);
+    }
+
     /// Every cursor is gone, and with it what it said about running alone.
     pub(crate) fn cursors_lost(&mut self) {
         self.alone.clear();

@@ -54,6 +54,8 @@ pub(crate) struct Process {
     pub(crate) frozen: Option<Time>,
     /// Whether its clock ever stood still: then it cannot know how much time has passed.
     pub(crate) lost_time: bool,
+    /// It has given its id back, as the last thing it does, and only waits for the answer.
+    pub(crate) released: bool,
     clock: Clock,
     /// It is killed after carrying out so many more effects.
     pub(crate) dies_after: Option<u32>,
@@ -95,6 +97,7 @@ impl Process {
             stopped: false,
             frozen: None,
             lost_time: false,
+            released: false,
             clock,
             dies_after: None,
             mailbox: Vec::new(),

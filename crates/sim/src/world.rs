@@ -1001,6 +1001,7 @@ impl World {
             );
         }
         self.processes[process.index()].held = holds;
+        self.processes[process.index()].released = false;
         self.check_lonely(process);
     }
 
@@ -1009,7 +1010,7 @@ impl World {
         let now = self.now;
         let unfenced = |process: ProcessId| {
             let target = &self.processes[process.index()];
-            if target.lost_time {
+            if target.lost_time || target.released {
                 return None;
             }
             target
@@ -1042,6 +1043,9 @@ impl World {
     }
 
     fn carry_out(&mut self, process: ProcessId, effect: Effect) {
+        if matches!(&effect, Effect::Delete { ticket, .. } if ticket.purpose == Purpose::Release) {
+            self.processes[process.index()].released = true;
+        }
         match effect {
             Effect::Write { .. }
             | Effect::Delete { .. }
@@ -1073,7 +1077,10 @@ impl World {
             }
             Effect::Drain => self.later(LETTING_GO, Happening::Arrival(process, Event::Drained)),
             Effect::Exit => self.end(process),
-            Effect::Fence => self.drop_runs(process),
+            Effect::Fence => {
+                self.drop_runs(process);
+                self.ledger.fenced(process);
+            }
             Effect::Notice(notice) => self.notice(process, &notice),
             Effect::Unfence | Effect::Grant { .. } | Effect::Warn(_) => {}
         }
