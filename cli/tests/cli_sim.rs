@@ -111,8 +111,8 @@ fn the_trace_of_one_seed_is_written_line_by_line() {
 fn a_broken_promise_shows_seed_faults_and_command_and_the_trace_ends_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("trace.txt");
-    let run = sim(&["--seeds", "0..40", "--without", "TakeFirst", "--trace", file.to_str().unwrap()])
-        .fails_with(1);
+    let run =
+        sim(&["--seeds", "0..40", "--without", "TakeFirst", "--trace", file.to_str().unwrap()]).fails_with(1);
     for part in ["breaks a promise", "invariant ", "faults:", "to repeat it: phalanx sim --seed "] {
         assert!(run.stderr.contains(part), "{part:?} is not in:\n{}", run.stderr);
     }
