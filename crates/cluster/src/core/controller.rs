@@ -444,7 +444,9 @@ impl Controller {
             Decision::Rest => {
                 self.restarting = self.restarting && situation.missing;
                 self.window = None;
-                if self.calculator.state() == CalculatorState::Scaling {
+                // A map that met a conflict may not be needed any more.
+                if matches!(self.calculator.state(), CalculatorState::Scaling | CalculatorState::Rebalancing)
+                {
                     self.go(around.now, CalculatorState::Idle, "the change undid itself");
                 }
             }
