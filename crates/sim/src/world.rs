@@ -1043,8 +1043,13 @@ impl World {
     }
 
     fn carry_out(&mut self, process: ProcessId, effect: Effect) {
-        if matches!(&effect, Effect::Delete { ticket, .. } if ticket.purpose == Purpose::Release) {
-            self.processes[process.index()].released = true;
+        match &effect {
+            Effect::Delete { ticket, .. } if ticket.purpose == Purpose::Release => {
+                self.processes[process.index()].released = true;
+            }
+            // Whoever still says something has not let go.
+            Effect::Write { .. } => self.processes[process.index()].released = false,
+            _ => {}
         }
         match effect {
             Effect::Write { .. }
