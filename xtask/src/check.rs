@@ -14,7 +14,7 @@ type Step = (&'static str, fn() -> Result<()>);
 
 /// Runs every check, also after one has failed, so that one run shows all there is to mend.
 pub(crate) fn check() -> Result<()> {
-    let steps: [Step; 5] = [
+    let steps: [Step; 6] = [
         ("format", || succeed(&mut cargo(&["fmt", "--all", "--check"]))),
         ("lints", || {
             succeed(&mut cargo(&[
@@ -35,6 +35,7 @@ pub(crate) fn check() -> Result<()> {
         }),
         ("generated files", generated_files_are_fresh),
         ("dependencies", dependencies_are_used),
+        ("the shipped binary", every_rule_is_kept),
     ];
     let mut failed = Vec::new();
     for (name, step) in steps {
@@ -71,6 +72,23 @@ fn generated_files_are_fresh() -> Result<()> {
         .collect();
     if !stale.is_empty() {
         bail!("stale: {}; `cargo xtask fix` writes them anew", stale.join(", "));
+    }
+    Ok(())
+}
+
+/// The binary, built alone, cannot work without a rule of the protocol: only tests and examples can.
+fn every_rule_is_kept() -> Result<()> {
+    let tree = output(&mut cargo(&[
+        "tree",
+        "--package",
+        "phalanx-cli",
+        "--edges",
+        "normal,build,features",
+        "--invert",
+        "phalanx-cluster",
+    ]))?;
+    if tree.contains("\"mutants\"") {
+        bail!("a normal dependency turns on the feature `mutants` of phalanx-cluster (docs/adr/0007)");
     }
     Ok(())
 }

@@ -17,6 +17,8 @@ pub(crate) enum Group {
     Cli,
     /// Starts processes of its own and kills them.
     Process,
+    /// Simulates clusters over fresh seeds for two minutes.
+    Sim,
     /// Needs real nats-servers.
     Nats,
     /// Needs a real Cassandra.
@@ -24,13 +26,15 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    pub(crate) const ALL: [Self; 5] = [Self::Unit, Self::Cli, Self::Process, Self::Nats, Self::Cassandra];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Unit, Self::Cli, Self::Sim, Self::Process, Self::Nats, Self::Cassandra];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Unit => "unit",
             Self::Cli => "cli",
             Self::Process => "process",
+            Self::Sim => "sim",
             Self::Nats => "nats",
             Self::Cassandra => "cassandra",
         }
@@ -92,6 +96,7 @@ mod tests {
         assert_eq!(Group::of("test", "cassandra_restart"), Group::Cassandra);
         assert_eq!(Group::of("test", "cli_fsm"), Group::Cli);
         assert_eq!(Group::of("test", "process_kill"), Group::Process);
+        assert_eq!(Group::of("test", "sim_chaos"), Group::Sim);
         assert_eq!(Group::of("test", "machines"), Group::Unit);
     }
 

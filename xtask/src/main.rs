@@ -5,6 +5,7 @@ mod check;
 mod generated;
 mod groups;
 mod servers;
+mod sim;
 mod test;
 mod workspace;
 
@@ -46,6 +47,8 @@ enum Command {
     Check,
     /// Formats the code and writes the generated files.
     Fix,
+    /// Simulates whole clusters with faults for 10,000 cluster-hours, over fresh seeds.
+    Sim(sim::Options),
     /// Runs the benchmarks.
     Bench {
         /// Which one; without a name: all.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::Check => check::check(),
         Command::Fix => check::fix(),
+        Command::Sim(options) => sim::run(&options),
         Command::Bench { name } => bench::run(name.as_deref()),
     };
     match outcome {

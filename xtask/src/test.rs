@@ -71,7 +71,7 @@ impl Servers {
     fn of(group: Group) -> Result<Self, provision::Error> {
         let mut servers = Self { variables: Vec::new(), _cassandra: None };
         match group {
-            Group::Unit | Group::Cli | Group::Process => {}
+            Group::Unit | Group::Cli | Group::Sim | Group::Process => {}
             Group::Nats => {
                 let binary = provision::nats(&say)?;
                 servers.variables.push(("NATS_SERVER_BIN", binary.display().to_string()));

@@ -5,6 +5,7 @@ mod etl;
 mod fsm;
 mod mebo;
 mod plan;
+mod sim;
 mod spc;
 
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ pub(crate) enum Command {
     Etl(etl::Etl),
     Fsm(fsm::Fsm),
     Plan(plan::Plan),
+    Sim(sim::Sim),
     #[command(subcommand)]
     Spc(spc::Spc),
     Mebo(mebo::Mebo),
@@ -30,6 +32,7 @@ impl Command {
             Self::Etl(etl) => etl.run(),
             Self::Fsm(fsm) => fsm.run(),
             Self::Plan(plan) => plan.run(),
+            Self::Sim(sim) => sim.run(),
             Self::Spc(spc) => spc.run(),
             Self::Mebo(mebo) => mebo.run(),
         }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use phalanx_cluster::core::types::Time;
 use phalanx_cluster::core::{Config, Guard, WorkerState};
 
-use crate::faults::{Fault, Injection, inject, schedule};
+use crate::faults::{Fault, Injection, Shake, inject, schedule};
 use crate::ledger::{Counts, Violation};
 use crate::rng::Rng;
 use crate::world::{Planned, Setup, World};
@@ -31,9 +30,11 @@ pub struct Run {
     pub chambers: usize,
     /// How long faults are injected.
     pub length: Duration,
-    /// The kinds of faults; none for calm weather, in which answers are not shaken either.
+    /// The kinds of faults that are injected at moments; none for calm weather.
     pub faults: Vec<Fault>,
-    /// The rule to work without.
+    /// The kinds of faults that befall requests by chance.
+    pub shakes: Vec<Shake>,
+    /// The rule to work without, in a build that can.
     pub without: Option<Guard>,
 }
 
@@ -60,14 +61,13 @@ pub struct Outcome {
     pub events: u64,
     /// A hash over everything that happened: the same seed gives the same.
     pub trace_hash: u64,
-    /// A line for everything that happened, if that was asked for.
-    pub trace: Vec<String>,
 }
 
 impl Run {
     /// A run with every fault.
     pub fn new(seed: u64, workers: usize, chambers: usize, length: Duration) -> Self {
-        Self { seed, workers, chambers, length, faults: Fault::ALL.to_vec(), without: None }
+        let (faults, shakes) = (Fault::ALL.to_vec(), Shake::ALL.to_vec());
+        Self { seed, workers, chambers, length, faults, shakes, without: None }
     }
 
     /// The faults of this run.
@@ -78,22 +78,22 @@ impl Run {
 
     /// Runs it.
     pub fn run(&self) -> Outcome {
-        self.run_with(&self.injections(), false)
+        self.run_with(&self.injections(), None)
     }
 
-    /// Runs it with these faults instead of all of its own; keeps a line for everything that happens if asked to.
-    pub fn run_with(&self, injections: &[Injection], keep_trace: bool) -> Outcome {
+    /// Runs it with these faults instead of all of its own; tells a line for everything that happens if asked to.
+    pub fn run_with(&self, injections: &[Injection], mut trace: Option<&mut dyn FnMut(&str)>) -> Outcome {
         let mut rng = Rng::new(self.seed);
         let fleet_size = rng.one_in(2).then_some(self.workers as u32);
         let process_timeout = Duration::from_secs(5);
         let stranger_interval = Duration::from_secs(10);
-        let config = Config {
-            fleet_size,
-            without: self.without,
-            process_timeout,
-            stranger_interval,
-            ..Config::default()
-        };
+        let most = self.workers + self.workers / 3 + 3;
+        let max_workers = Config::default().max_workers.max(most as u32);
+        let mut config =
+            Config { fleet_size, process_timeout, stranger_interval, max_workers, ..Config::default() };
+        if let Some(guard) = self.without {
+            assert!(config.take_out(guard), "a build without the feature `mutants` keeps every rule");
+        }
         let mut world = World::new(Setup {
             config,
             partitions: self.chambers,
@@ -101,13 +101,18 @@ impl Run {
             seed: rng.next(),
             ..Setup::default()
         });
-        if keep_trace {
+        if trace.is_some() {
             world.keep_trace();
         }
+        let mut tell = |world: &mut World| {
+            if let Some(trace) = &mut trace {
+                world.take_trace().iter().for_each(|line| trace(line));
+            }
+        };
+        world.limit_processes(most);
         world.skew_clocks(rng.next());
-        world.limit_processes(self.workers * 4 / 3 + 3);
-        if !self.faults.is_empty() {
-            world.shake(rng.next());
+        if !self.shakes.is_empty() {
+            world.shake(rng.next(), &self.shakes);
         }
         for _ in 0..self.workers {
             world.plan(Duration::from_millis(rng.between(0, 15_000)), Planned::Start);
@@ -117,12 +122,14 @@ impl Run {
             world.run_until(injection.at);
             inject(&mut world, injection, self.workers);
             *faults.entry(injection.fault.name()).or_default() += 1;
+            tell(&mut world);
         }
         world.run_until(self.length);
         faults.extend(world.shaken().iter().map(|(kind, count)| (*kind, *count)));
         self.heal(&mut world);
         let recovery = self.crash_in_the_calm(&mut world, rng.one_in(2));
         world.close_books();
+        tell(&mut world);
         Outcome {
             seed: self.seed,
             violations: world.take_violations(),
@@ -134,7 +141,6 @@ impl Run {
             counts: world.counts(),
             events: world.events,
             trace_hash: world.trace_hash(),
-            trace: world.take_trace(),
         }
     }
 
@@ -235,31 +241,39 @@ fn unhealed(world: &World, workers: usize) -> Vec<String> {
     wrong
 }
 
-/// The fewest faults of a run that still break a promise: those without which it still breaks are left out.
-pub fn shorten(run: &Run, mut injections: Vec<Injection>) -> Vec<Injection> {
-    let first = |outcome: &Outcome| outcome.violations.first().map(|violation| violation.invariant);
-    let invariant = first(&run.run_with(&injections, false));
-    let breaks = |injections: &[Injection]| first(&run.run_with(injections, false)) == invariant;
+/// The shortest run with the fewest faults that still breaks the promise that broke first: whatever can be left out is,
+/// for as long as it may go on.
+pub fn shorten(run: &Run, outcome: &Outcome, mut goes_on: impl FnMut() -> bool) -> (Run, Vec<Injection>) {
+    let Some(first) = outcome.violations.first() else { return (run.clone(), outcome.injections.clone()) };
+    let breaks = |run: &Run, injections: &[Injection]| {
+        let outcome = run.run_with(injections, None);
+        outcome.violations.first().is_some_and(|violation| violation.invariant == first.invariant)
+    };
+    let (mut run, mut injections) = (run.clone(), outcome.injections.clone());
+    let shorter = Run { length: run.length.min(first.at + Duration::from_secs(1)), ..run.clone() };
+    let fewer: Vec<Injection> =
+        injections.iter().copied().filter(|injection| injection.at <= first.at).collect();
+    if breaks(&shorter, &fewer) {
+        (run, injections) = (shorter, fewer);
+    }
     let mut chunk = injections.len().div_ceil(2).max(1);
     loop {
         let mut at = 0;
         while at < injections.len() {
+            if !goes_on() {
+                return (run, injections);
+            }
             let mut fewer = injections.clone();
             fewer.drain(at..(at + chunk).min(fewer.len()));
-            if breaks(&fewer) {
+            if breaks(&run, &fewer) {
                 injections = fewer;
             } else {
                 at += chunk;
             }
         }
         if chunk == 1 {
-            return injections;
+            return (run, injections);
         }
         chunk = chunk.div_ceil(2);
     }
-}
-
-/// The time at which a promise first broke.
-pub fn first_breach(outcome: &Outcome) -> Option<Time> {
-    outcome.violations.iter().map(|violation| violation.at).min()
 }

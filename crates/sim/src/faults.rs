@@ -118,6 +118,39 @@ faults! {
     LateDuplicate = "lateDuplicate", 2;
 }
 
+macro_rules! shakes {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
+        /// A kind of fault that befalls any request by chance, all the time.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Shake { $($(#[$doc])* $variant,)* }
+
+        impl Shake {
+            /// Every kind.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The name by which it is chosen and counted.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+shakes! {
+    /// A write lands up to six seconds late, perhaps after its caller has given up.
+    LateWrite = "lateWrite";
+    /// A read is answered up to six seconds late, or in vain.
+    LateAnswer = "lateAnswer";
+    /// An answer gets lost.
+    LostAnswer = "lostAnswer";
+    /// A write arrives a second time.
+    DuplicatedRequest = "duplicatedRequest";
+    /// A read of a key or a cursor is answered with the value before.
+    StaleRead = "staleRead";
+    /// A read of the log, where it may be old, does not show the newest messages.
+    StaleLog = "staleLog";
+}
+
 /// A fault at a moment, with what it needs to choose its victim and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Injection {

@@ -17,10 +17,12 @@
 
 mod broker;
 pub mod chaos;
+mod failure;
 mod faults;
 mod handler;
 mod ledger;
 mod log;
+mod many;
 mod process;
 mod queue;
 mod rng;
@@ -28,7 +30,10 @@ mod store;
 mod world;
 
 pub use broker::Broker;
-pub use faults::{Fault, Injection};
+pub use failure::Failure;
+pub use faults::{Fault, Injection, Shake};
 pub use ledger::{Counts, Violation};
 pub use log::Kind;
+pub use many::{Totals, run_many};
+pub use phalanx_cluster::core::Guard;
 pub use world::{Planned, ProcessId, Publication, Setup, World};

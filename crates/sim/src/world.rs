@@ -13,6 +13,7 @@ use phalanx_cluster::core::{
 };
 
 use crate::broker::Broker;
+use crate::faults::Shake;
 use crate::handler::{Handler, Lookup, Run};
 use crate::ledger::{Counts, Ledger, Violation};
 use crate::log::{Kind, Log, decode, encode};
@@ -189,6 +190,8 @@ pub struct World {
     broker_offset: i64,
     /// Chooses lost and late answers; none in a world without them.
     shaker: Option<Rng>,
+    /// The kinds of lost and late answers that there are.
+    shakes: Vec<Shake>,
     shaken: BTreeMap<&'static str, u64>,
     notices: BTreeMap<&'static str, u64>,
     /// Plans made until then are forgone.
@@ -206,10 +209,9 @@ impl World {
         let names: Vec<Arc<str>> = (0..setup.partitions).map(|i| Arc::from(format!("tool:{i}"))).collect();
         let partitions = names.iter().enumerate().map(|(i, name)| (name.clone(), weight(i))).collect();
         let numbers = names.iter().enumerate().map(|(i, name)| (name.clone(), i as u32)).collect();
-        let without = setup.config.without;
         let rules = Rules {
-            higher_wins: without != Some(Guard::HigherTakeWins),
-            take_counts: without != Some(Guard::TakeThatCounts),
+            higher_wins: setup.config.keeps(Guard::HigherTakeWins),
+            take_counts: setup.config.keeps(Guard::TakeThatCounts),
         };
         let mut world = Self {
             now: Time::ZERO,
@@ -238,6 +240,7 @@ impl World {
             clocks: None,
             broker_offset: 0,
             shaker: None,
+            shakes: Vec::new(),
             shaken: BTreeMap::new(),
             notices: BTreeMap::new(),
             forgone: Time::ZERO,
@@ -515,14 +518,16 @@ impl World {
         self.processes[process.index()].dies_after = Some(effects);
     }
 
-    /// From now on answers may be lost, and writes may land late.
-    pub fn shake(&mut self, seed: u64) {
+    /// From now on answers may be lost, and writes may land late, in these ways.
+    pub fn shake(&mut self, seed: u64, kinds: &[Shake]) {
         self.shaker = Some(Rng::new(seed));
+        self.shakes = kinds.to_vec();
     }
 
     /// Nothing more is lost or late, every link works, the store answers, and messages behave.
     pub fn calm(&mut self) {
         self.shaker = None;
+        self.shakes.clear();
         self.planned_kinds.clear();
         let now = self.now;
         self.store_away_until = self.store_away_until.min(now);
@@ -535,6 +540,7 @@ impl World {
             process.mute = false;
             process.drops_map = false;
             process.held_back.iter_mut().for_each(|(at, ..)| *at = now);
+            process.dies_after = None;
         }
         for process in self.living.clone() {
             self.show_held_back(process);
@@ -733,11 +739,7 @@ impl World {
 
     fn append(&mut self, chamber: u32, number: u64, kind: Kind) {
         self.expire();
-        let id = if self.setup.config.without == Some(Guard::MessageIds) {
-            (0, number)
-        } else {
-            (chamber, number)
-        };
+        let id = if self.setup.config.keeps(Guard::MessageIds) { (chamber, number) } else { (0, number) };
         let (now, micros) = (self.now, self.micros());
         // Without the rule the broker takes it for a repetition and acknowledges it all the same.
         let acknowledged =
@@ -1094,7 +1096,9 @@ impl World {
             }
             Effect::Drain => self.later(LETTING_GO, Happening::Arrival(process, Event::Drained)),
             Effect::Exit => self.end(process),
-            Effect::Fence => self.drop_runs(process),
+            Effect::Fence => {
+                self.drop_runs(process);
+            }
             Effect::Notice(notice) => self.notice(process, &notice),
             Effect::Unfence | Effect::Grant { .. } | Effect::Warn(_) => {}
         }
@@ -1153,7 +1157,7 @@ impl World {
         }
         // The chart state is read at the beginning; the results of it are written at the end.
         if matches!(step, Step::Store) {
-            let exact = self.setup.config.without != Some(Guard::StateAtCommitted);
+            let exact = self.setup.config.keeps(Guard::StateAtCommitted);
             let lookup = if exact { Lookup::Exact } else { Lookup::Newest };
             let handler = &mut self.processes[process.index()].handler;
             run.results = handler.compute(chamber, &run.work, self.strategy, lookup, &self.store);
@@ -1299,16 +1303,13 @@ impl World {
         match self.shaker.as_mut().map_or(0, |shaker| shaker.between(0, 2_000)) {
             1..=4 => {
                 let late = self.shaker.as_mut().map_or(0, |shaker| shaker.between(100, 6_000));
-                delay = Duration::from_millis(late);
-                *self.shaken.entry(if writes { "lateWrite" } else { "lateAnswer" }).or_default() += 1;
+                if self.shakes_by(if writes { Shake::LateWrite } else { Shake::LateAnswer }) {
+                    delay = Duration::from_millis(late);
+                }
             }
-            5..=7 => {
-                answered = false;
-                *self.shaken.entry("lostAnswer").or_default() += 1;
-            }
-            8..=9 if writes => {
+            5..=7 if self.shakes_by(Shake::LostAnswer) => answered = false,
+            8..=9 if writes && self.shakes_by(Shake::DuplicatedRequest) => {
                 // Sent twice, as a client does that reconnects: the second one comes later.
-                *self.shaken.entry("duplicatedRequest").or_default() += 1;
                 self.later(cut + Duration::from_millis(700), Happening::LateRequest(process, effect.clone()));
             }
             _ => {}
@@ -1326,13 +1327,22 @@ impl World {
         self.later(arrives, Happening::Request(process, effect));
     }
 
+    /// Whether answers are shaken in this way; it is counted then.
+    fn shakes_by(&mut self, shake: Shake) -> bool {
+        let happens = self.shakes.contains(&shake);
+        if happens {
+            *self.shaken.entry(shake.name()).or_default() += 1;
+        }
+        happens
+    }
+
     fn answer(&mut self, process: ProcessId, effect: Effect) {
         let now = self.now;
         let gives_up = unanswered(&effect);
         let stale = matches!(effect, Effect::Read { .. } | Effect::ReadCursors { .. })
-            && self.shaker.as_mut().is_some_and(|shaker| shaker.one_in(500));
+            && self.shaker.as_mut().is_some_and(|shaker| shaker.one_in(500))
+            && self.shakes_by(Shake::StaleRead);
         let event = if stale {
-            *self.shaken.entry("staleRead").or_default() += 1;
             self.processes[process.index()].disturb(now + AFTERMATH);
             self.answer_stale(effect)
         } else {
@@ -1365,7 +1375,7 @@ impl World {
 
     /// Without the rule, claims that were not renewed for half a minute of the broker's clock are gone.
     fn expire_claims(&mut self) {
-        if self.setup.config.without != Some(Guard::NoShortTtl) {
+        if self.setup.config.keeps(Guard::NoShortTtl) {
             return;
         }
         let limit = self.micros() - 30_000_000;
@@ -1410,7 +1420,9 @@ impl World {
             }
             Effect::ReadLog { ticket, partition, from, leader } => {
                 self.expire();
-                let behind = !leader && self.shaker.as_mut().is_some_and(|shaker| shaker.one_in(20));
+                let behind = !leader
+                    && self.shaker.as_mut().is_some_and(|shaker| shaker.one_in(20))
+                    && self.shakes_by(Shake::StaleLog);
                 let until = if behind { micros - 3_000_000 } else { u64::MAX };
                 let messages = self.log.read(self.numbers[&partition], from, until);
                 let info = leader.then(|| self.log.info());

@@ -148,15 +148,24 @@ impl Config {
         self.heartbeat_interval.mul_f64(0.75)
     }
 
+    /// Takes a rule out. Says whether this build can: only one with the feature `mutants` does.
+    pub fn take_out(&mut self, guard: Guard) -> bool {
+        #[cfg(feature = "mutants")]
+        {
+            self.without = Some(guard);
+        }
+        !self.keeps(guard)
+    }
+
     /// Whether a rule is kept: always, but in a test that takes it out.
     #[cfg(feature = "mutants")]
-    pub(super) fn keeps(&self, guard: Guard) -> bool {
+    pub fn keeps(&self, guard: Guard) -> bool {
         self.without != Some(guard)
     }
 
     /// Whether a rule is kept: always, but in a test that takes it out.
     #[cfg(not(feature = "mutants"))]
-    pub(super) const fn keeps(&self, _: Guard) -> bool {
+    pub const fn keeps(&self, _: Guard) -> bool {
         true
     }
 

@@ -93,7 +93,7 @@ impl Scene {
     }
 
     fn pass(&mut self) -> Vec<Effect> {
-        self.act(|consumption, ground, tickets, out| consumption.pass(ground, tickets, out))
+        self.act(Consumption::pass)
     }
 
     fn event(&mut self, event: Event) -> Vec<Effect> {

@@ -43,7 +43,11 @@ impl Topology {
     pub(super) fn of(view: &View<'_>) -> Self {
         let mut topology = Self::default();
         let crash = view.config.crash_after();
-        let inside = |id: WorkerId| view.fleet_size.is_none_or(|size| id.0 < size);
+        let below = |id: WorkerId| view.fleet_size.is_none_or(|size| id.0 < size);
+        // A size that came into force while everybody holds an id beyond it: somebody must serve all the same.
+        let nobody_below =
+            !view.roster.iter().any(|(id, _)| below(id) && view.roster.is_live(id, crash, view.clock));
+        let inside = |id: WorkerId| below(id) || nobody_below;
         let named = view.map.map(|map| &map.workers);
         for &id in named.into_iter().flatten() {
             if !inside(id) {

@@ -58,6 +58,8 @@ pub(super) fn decide(now: Time, open: Option<Window>, situation: Situation, conf
         if !situation.missing && !situation.changed {
             return Decision::Rest;
         }
+        // A window that was open when the last of them left is no restart's.
+        let open = open.filter(|open| open.kind == WindowKind::Restart);
         let window = open.unwrap_or_else(|| window(WindowKind::Restart, config.cold_start_window));
         return if now >= window.ends { Decision::Calculate } else { Decision::Wait(window) };
     }
@@ -129,6 +131,8 @@ mod tests {
         check(100, None, restarting, Decision::Wait(window));
         check(129, Some(window), Situation { missing: false, ..restarting }, Decision::Rest);
         check(130, Some(window), restarting, Decision::Calculate);
+        let left_open = Window { kind: WindowKind::PlannedScale, ends: s(105) };
+        check(100, Some(left_open), restarting, Decision::Wait(window));
     }
 
     #[test]

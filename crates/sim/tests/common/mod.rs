@@ -1,6 +1,7 @@
 //! What the schedules share: a calm fleet with one rule taken out, and what broke.
 
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(unreachable_pub, reason = "a module that test files share")]
 
 use std::time::Duration;
 
@@ -65,4 +66,104 @@ pub fn needs(guard: Guard, schedule: impl Fn(Option<Guard>) -> Vec<String>) {
     let without = schedule(Some(guard));
     assert!(!without.is_empty(), "without {guard:?} nothing breaks");
     println!("measured: without {guard:?}: {}", without[0]);
+}
+
+/// A map as the scenarios state it: second, version, lifecycle, workers, chambers moved.
+pub type Map = (u64, u64, &'static str, usize, usize);
+
+/// Every map published since the scenario began.
+pub fn maps(world: &World) -> Vec<Map> {
+    world.publications().iter().map(|p| (p.second, p.version, p.lifecycle, p.workers, p.moved)).collect()
+}
+
+/// 300 chambers that publish every half minute or so, and nobody yet.
+pub fn plant(fleet_size: Option<u32>) -> World {
+    plant_with(Config { fleet_size, ..Config::default() })
+}
+
+/// 300 chambers that publish every half minute or so, and nobody yet.
+pub fn plant_with(config: Config) -> World {
+    World::new(Setup { config, partitions: 300, traffic: Some(s(30)), ..Setup::default() })
+}
+
+/// A fleet of workers started together that has run for a minute, with its publications forgotten.
+pub fn calm(workers: u32, fleet_size: Option<u32>) -> (World, Vec<ProcessId>) {
+    let mut world = plant(fleet_size);
+    let processes = start(&mut world, workers);
+    world.run_until(s(60));
+    assert!(world.all_show(WorkerState::Stable), "calm after a minute");
+    world.forget_publications();
+    (world, processes)
+}
+
+/// Starts that many at once.
+pub fn start(world: &mut World, workers: u32) -> Vec<ProcessId> {
+    (0..workers).map(|_| world.start()).collect()
+}
+
+/// How many chambers these own together, by the stored map.
+pub fn owned(world: &World, processes: &[ProcessId]) -> usize {
+    let ids = processes.iter().filter_map(|&process| world.worker(process).holder());
+    ids.map(|holder| world.chambers_of(holder.id.0).len()).sum()
+}
+
+/// The end of a scenario: no more messages, half a minute for those that run, every promise kept, everybody well.
+#[track_caller]
+pub fn settle(mut world: World) {
+    world.silence();
+    wait(&mut world, s(40));
+    world.close_books();
+    let broken: Vec<String> = world.take_violations().iter().map(ToString::to_string).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+    let counts = world.counts();
+    assert_eq!((counts.committed, counts.lost), (counts.published, 0), "every message is committed once");
+    let leaders = world.living().filter(|&process| world.worker(process).is_leader()).count();
+    assert_eq!(leaders, usize::from(world.living().next().is_some()), "leaders");
+    for process in world.living() {
+        let worker = world.worker(process);
+        let well = worker.is_standby() || worker.holder().is_some() && worker.state() == WorkerState::Stable;
+        assert!(well, "{process} shows {} in the end", worker.state());
+    }
+}
+
+/// As Kubernetes asks: an id and an assignment, or a standby.
+pub fn is_ready(world: &World, pod: ProcessId) -> bool {
+    let worker = world.worker(pod);
+    let served = worker.holder().is_some() && worker.owned() > 0 && worker.state() != WorkerState::Shutdown;
+    world.is_alive(pod) && (worker.is_standby() || served)
+}
+
+/// A model of the Deployment controller of Kubernetes during a rolling update.
+pub struct Rollout {
+    pub replicas: usize,
+    pub surge: usize,
+    pub unavailable: usize,
+    pub old: Vec<ProcessId>,
+    pub new: Vec<ProcessId>,
+}
+
+impl Rollout {
+    /// Replaces every old pod, looking once a second: new pods up to the surge, an old one stopped only while enough
+    /// are ready. Gives the time it took.
+    pub fn run(mut self, world: &mut World) -> Duration {
+        let began = world.now();
+        while self.new.len() < self.replicas
+            || !self.old.is_empty()
+            || self.new.iter().any(|&pod| !is_ready(world, pod))
+        {
+            assert!(world.now() < began + s(900), "the roll-out is stuck with {} old pods", self.old.len());
+            while self.old.len() + self.new.len() < self.replicas + self.surge
+                && self.new.len() < self.replicas
+            {
+                self.new.push(world.start());
+            }
+            let ready = self.old.iter().chain(&self.new).filter(|&&pod| is_ready(world, pod)).count();
+            let spare = ready.saturating_sub(self.replicas - self.unavailable);
+            for pod in self.old.drain(..spare.min(self.old.len())) {
+                world.terminate(pod);
+            }
+            wait(world, s(1));
+        }
+        world.now() - began
+    }
 }

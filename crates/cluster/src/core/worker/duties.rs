@@ -6,7 +6,7 @@ use std::sync::Arc;
 use phalanx_fsm::State as _;
 
 use super::super::consumption::Ground;
-use super::super::controller::Surroundings;
+use super::super::controller::{Controller, Surroundings};
 use super::super::election::Candidate;
 use super::super::fence::Stage;
 use super::super::identity::Search;
@@ -122,6 +122,12 @@ impl Worker {
             let named = self.map.as_ref().is_some_and(|(map, _)| map.workers.contains(&me.id));
             if named {
                 self.enter(now, WorkerState::Stable, "has an assignment");
+                return;
+            }
+            // At a cold start nobody has an assignment, and the leader shows what it does all the same.
+            let busy = self.controller.as_ref().map(Controller::state);
+            if let Some(busy) = busy.filter(|&busy| busy != WorkerState::Stable) {
+                self.enter(now, busy, "as its calculator does");
             }
             return;
         }

@@ -1,0 +1,71 @@
+//! What can be chosen on the command line: seeds, faults, a rule to leave out.
+
+use std::ops::Range;
+use std::str::FromStr;
+
+use phalanx_cluster::core::Config;
+use phalanx_sim::{Fault, Guard, Shake};
+
+/// `A..B`, without B.
+pub(super) fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let parse = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is not a whole number"));
+    let (from, to) = text.split_once("..").ok_or("two numbers are needed, such as 0..100")?;
+    let (from, to) = (parse(from)?, parse(to)?);
+    if from >= to {
+        return Err(format!("there is no seed from {from} up to but not including {to}"));
+    }
+    Ok(from..to)
+}
+
+/// The kinds of faults to inject.
+#[derive(Clone, Debug)]
+pub(super) struct Faults {
+    pub(super) faults: Vec<Fault>,
+    pub(super) shakes: Vec<Shake>,
+}
+
+impl FromStr for Faults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut chosen = Self { faults: Vec::new(), shakes: Vec::new() };
+        match text {
+            "none" => {}
+            "all" => (chosen.faults, chosen.shakes) = (Fault::ALL.to_vec(), Shake::ALL.to_vec()),
+            list => {
+                for name in list.split(',').map(str::trim) {
+                    if let Some(fault) = Fault::ALL.iter().find(|fault| fault.name() == name) {
+                        chosen.faults.push(*fault);
+                    } else if let Some(shake) = Shake::ALL.iter().find(|shake| shake.name() == name) {
+                        chosen.shakes.push(*shake);
+                    } else {
+                        return Err(format!("there is no fault {name:?}; there are: all, none, {}", names()));
+                    }
+                }
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+fn names() -> String {
+    let mut names: Vec<&str> = Fault::ALL
+        .iter()
+        .map(|fault| fault.name())
+        .chain(Shake::ALL.iter().map(|shake| shake.name()))
+        .collect();
+    names.sort_unstable();
+    names.join(", ")
+}
+
+/// A rule, by the name it has in the code.
+pub(super) fn guard(name: &str) -> Result<Guard, String> {
+    let Some(guard) = Guard::ALL.into_iter().find(|guard| format!("{guard:?}") == name) else {
+        let names: Vec<String> = Guard::ALL.iter().map(|guard| format!("{guard:?}")).collect();
+        return Err(format!("there is no rule {name:?}; there are: {}", names.join(", ")));
+    };
+    if !Config::default().take_out(guard) {
+        return Err("this build keeps every rule; one with the feature `mutants` can work without".to_owned());
+    }
+    Ok(guard)
+}

@@ -1,0 +1,32 @@
+//! `cargo xtask sim --mutants`: works without each rule of the protocol in turn, and says how many seeds it takes until a
+//! promise breaks.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use phalanx_sim::chaos::Run;
+use phalanx_sim::{Guard, run_many};
+
+const WORKERS: usize = 8;
+const CHAMBERS: usize = 96;
+const LENGTH: Duration = Duration::from_secs(300);
+
+fn main() {
+    let number = |at: usize| std::env::args().nth(at).and_then(|text| text.parse::<u64>().ok());
+    let (seeds, base) = (number(1).unwrap_or(200), number(2).unwrap_or(0));
+    println!("{WORKERS} workers, {CHAMBERS} chambers, {} s of faults, seeds from {base}", LENGTH.as_secs());
+    for guard in Guard::ALL {
+        let runs = (base..base + seeds)
+            .map(move |seed| Run { without: Some(guard), ..Run::new(seed, WORKERS, CHAMBERS, LENGTH) });
+        let (mut tried, mut found) = (0, None);
+        run_many(runs, |_, outcome| {
+            tried += 1;
+            found = outcome.violations.first().map(ToString::to_string);
+            if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match found {
+            Some(broken) => println!("{:<22}{tried:>6}  {broken}", format!("{guard:?}")),
+            None => println!("{:<22}     –  not found in {seeds} seeds", format!("{guard:?}")),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Seeded chaos: no promise breaks while faults rain, and everything heals when they stop. Fresh seeds each time, and
+//! those that once failed.
+
+#![allow(clippy::disallowed_methods, reason = "the world is virtual, the time its tests are given is not")]
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use phalanx_sim::chaos::{Outcome, Run};
+use phalanx_sim::{Failure, Totals, run_many};
+
+const CORPUS: &str = include_str!("../corpus.txt");
+const LENGTH: Duration = Duration::from_secs(300);
+/// How long fresh seeds are tried.
+const TIME: Duration = Duration::from_secs(120);
+/// How much that must come to at least.
+const CLUSTER_HOURS: f64 = 50.0;
+/// How long a failure is shortened.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Mostly small clusters, in which things happen more often; sometimes one of the usual size.
+fn run(seed: u64) -> Run {
+    if seed.is_multiple_of(8) { Run::new(seed, 30, 300, LENGTH) } else { Run::new(seed, 8, 96, LENGTH) }
+}
+
+#[track_caller]
+fn assert_clean(run: &Run, outcome: &Outcome) {
+    if !outcome.violations.is_empty() {
+        let deadline = Instant::now() + PATIENCE;
+        panic!("{}", Failure::of(run, outcome, || Instant::now() < deadline));
+    }
+}
+
+#[test]
+fn fresh_seeds_break_no_promise_for_two_minutes() {
+    let base = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() * 1_000;
+    let start = Instant::now();
+    let mut totals = Totals::default();
+    run_many((base..).map(run), |run, outcome| {
+        totals.add(&outcome);
+        assert_clean(&run, &outcome);
+        if start.elapsed() < TIME { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    let hours = totals.cluster_hours();
+    println!(
+        "measured: {} seeds from {base}, {hours:.1} cluster-hours, {} messages, {} faults",
+        totals.runs,
+        totals.counts.published,
+        totals.faults.values().sum::<u64>()
+    );
+    assert!(
+        hours >= CLUSTER_HOURS,
+        "{hours:.1} cluster-hours are too few to say much; {CLUSTER_HOURS} are wanted"
+    );
+}
+
+#[test]
+fn seeds_that_once_failed_break_no_promise_any_more() {
+    let lines = CORPUS.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let runs: Vec<Run> = lines
+        .map(|line| {
+            let numbers: Vec<u64> =
+                line.split_whitespace().map(|number| number.parse().expect("a whole number")).collect();
+            let [workers, chambers, seconds, seed] = numbers[..] else {
+                panic!("four numbers, not {line:?}")
+            };
+            Run::new(seed, workers as usize, chambers as usize, Duration::from_secs(seconds))
+        })
+        .collect();
+    assert!(!runs.is_empty());
+    run_many(runs.into_iter(), |run, outcome| {
+        assert_clean(&run, &outcome);
+        ControlFlow::Continue(())
+    });
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let run = |seed| Run::new(seed, 8, 96, LENGTH).run().trace_hash;
+    let (one, two, other) = (run(7), run(7), run(8));
+    assert_eq!(one, two);
+    assert_ne!(one, other);
+}
