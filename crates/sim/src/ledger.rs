@@ -403,13 +403,14 @@ impl Ledger {
 
     /// A cursor that was not there: it may go back, it may not skip.
     fn cursor_made(&mut self, now: Time, process: ProcessId, chamber: u32, is: &Cursor) {
-        let epoch = self.log_epoch;
+        let (epoch, stream) = (self.log_epoch, self.stream);
         let book = self.book(chamber);
         // If the log does not hold what the cursor begins after, it may be found to be another one.
         let here = book.at.get(&is.position.sequence).map(|&message| book.messages[message].number);
         let vouched =
             is.position.sequence == 0 || here.is_some_and(|number| *context_name(number) == *is.context);
-        let epoch = if vouched { epoch } else { u64::MAX };
+        let known_log = stream == 0 || is.stream == stream;
+        let epoch = if vouched && known_log { epoch } else { u64::MAX };
         (book.take, book.taker, book.epoch) = (is.take, Some(process), epoch);
         let kept = match is.base {
             Some(base) => book.committed.iter().position(|(position, _)| *position == base).map(|at| at + 1),
