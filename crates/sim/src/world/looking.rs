@@ -1,0 +1,159 @@
+//! What can be seen of a world from outside.
+
+use super::*;
+
+impl World {
+    /// The virtual time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Every new version of the map so far.
+    pub fn publications(&self) -> &[Publication] {
+        &self.published
+    }
+
+    /// Forgets the publications so far: what follows is what a scenario is about.
+    pub fn forget_publications(&mut self) {
+        self.published.clear();
+    }
+
+    /// The worker of a process.
+    pub fn worker(&self, process: ProcessId) -> &Worker {
+        &self.processes[process.index()].worker
+    }
+
+    /// Whether a process has not ended.
+    pub fn is_alive(&self, process: ProcessId) -> bool {
+        self.processes[process.index()].alive
+    }
+
+    /// Every process that has not ended.
+    pub fn living(&self) -> impl Iterator<Item = ProcessId> {
+        self.living.iter().copied()
+    }
+
+    /// The process that leads.
+    pub fn leader(&self) -> Option<ProcessId> {
+        self.living().find(|&process| self.worker(process).is_leader())
+    }
+
+    /// The process that holds an id.
+    pub fn holder_of(&self, id: u32) -> Option<ProcessId> {
+        self.living().find(|&process| self.worker(process).holder().is_some_and(|holder| holder.id.0 == id))
+    }
+
+    /// The map as it is stored.
+    pub fn map(&self) -> Option<&Arc<AssignmentMap>> {
+        match &self.broker.get(&Key::Map)?.value {
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// The owner of a chamber, by the stored map.
+    pub fn owner_of(&self, chamber: u32) -> Option<ProcessId> {
+        let owner = self.map()?.assignments.get(&self.names[chamber as usize])?.owner;
+        self.holder_of(owner.0)
+    }
+
+    /// A chamber that a worker owns, by the stored map.
+    pub fn chamber_of(&self, id: u32) -> Option<u32> {
+        let map = self.map()?;
+        let (name, _) = map.assignments.iter().find(|(_, assignment)| assignment.owner == WorkerId(id))?;
+        self.numbers.get(name).copied()
+    }
+
+    /// Whether results of a message have reached the store, whoever wrote them.
+    pub fn has_rows(&self, chamber: u32, number: u64) -> bool {
+        self.store.newest(chamber).is_some_and(|(_, state)| state.number >= number)
+    }
+
+    /// Whether a process is processing a message of a chamber.
+    pub fn is_processing(&self, process: ProcessId, chamber: u32) -> bool {
+        self.processes[process.index()].handler.runs.contains_key(&chamber)
+    }
+
+    /// Every chamber of a worker, by the stored map.
+    pub fn chambers_of(&self, id: u32) -> Vec<u32> {
+        let owned = self.map().into_iter().flat_map(|map| &map.assignments);
+        owned.filter(|(_, a)| a.owner == WorkerId(id)).map(|(name, _)| self.numbers[name]).collect()
+    }
+
+    /// How many chambers have ever been there.
+    pub fn chambers(&self) -> u32 {
+        self.names.len() as u32
+    }
+
+    /// How many chambers were listed at the beginning.
+    pub fn listed(&self) -> u32 {
+        self.setup.partitions as u32
+    }
+
+    /// How long the log keeps messages when nothing is wrong.
+    pub fn retention(&self) -> Duration {
+        self.setup.retention
+    }
+
+    /// What was published, committed and lost so far.
+    pub fn counts(&self) -> Counts {
+        self.ledger.counts
+    }
+
+    /// Faults of answers and writes that the shaking has caused so far, by kind.
+    pub fn shaken(&self) -> &BTreeMap<&'static str, u64> {
+        &self.shaken
+    }
+
+    /// How often workers reported what is counted: `expired`, `logReplaced`, `adopted`.
+    pub fn noticed(&self, what: &str) -> u64 {
+        self.notices.get(what).copied().unwrap_or(0)
+    }
+
+    /// How many messages were published for a chamber.
+    pub fn published_for(&self, chamber: u32) -> u64 {
+        self.next_number[chamber as usize]
+    }
+
+    /// Promises broken so far.
+    pub fn take_violations(&mut self) -> Vec<Violation> {
+        std::mem::take(&mut self.ledger.violations)
+    }
+
+    /// Whether a message that does harm is still to be resolved.
+    pub fn has_harmful_messages(&self) -> bool {
+        self.ledger.has_harmful_messages()
+    }
+
+    /// Whether a promise was broken.
+    pub fn has_violations(&self) -> bool {
+        !self.ledger.violations.is_empty()
+    }
+
+    /// Counts what nobody resolved and what went unreported.
+    pub fn close_books(&mut self) {
+        self.expire();
+        let map = self.map().cloned();
+        let owned = |chamber: usize| {
+            map.as_ref().is_some_and(|map| map.assignments.contains_key(&self.names[chamber]))
+        };
+        self.ledger.close(self.now, owned);
+    }
+
+    /// A hash over everything that happened.
+    pub fn trace_hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Whether every living process with an id shows this state.
+    pub fn all_show(&self, state: WorkerState) -> bool {
+        self.living()
+            .filter(|&process| self.worker(process).holder().is_some())
+            .all(|p| self.worker(p).state() == state)
+    }
+
+    /// A promise that somebody outside has seen broken.
+    pub fn violate(&mut self, invariant: u32, what: String) {
+        self.ledger.violate(invariant, self.now, what);
+    }
+}
