@@ -116,6 +116,8 @@ faults! {
     ChamberRemoved = "chamberRemoved", 1;
     /// A tool sends a notification again, after the broker has forgotten the first.
     LateDuplicate = "lateDuplicate", 2;
+    /// A person publishes a notification again, under an id of its own.
+    Replay = "replay", 2;
 }
 
 macro_rules! shakes {
@@ -342,6 +344,11 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
             }
         }
         Fault::ChamberRemoved => world.unlist(chamber),
+        Fault::Replay => {
+            if let Some(number) = world.published_for(chamber).checked_sub(1) {
+                world.plan(seconds(&mut dice, 0, 60), Planned::Replay(chamber, number));
+            }
+        }
         Fault::LateDuplicate => {
             if let Some(number) = world.published_for(chamber).checked_sub(1) {
                 world.plan(seconds(&mut dice, 242, 400), Planned::PublishAgain(chamber, number));

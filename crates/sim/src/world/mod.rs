@@ -116,6 +116,8 @@ pub enum Planned {
     FleetSize(Option<u32>),
     /// A message is published again.
     PublishAgain(u32, u64),
+    /// A message is published again, under an id of its own.
+    Replay(u32, u64),
     /// SIGKILL for whoever leads then.
     KillLeader,
     /// SIGKILL for whoever was started last.

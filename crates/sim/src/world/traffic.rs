@@ -7,13 +7,18 @@ impl World {
     pub fn publish(&mut self, chamber: u32, kind: Kind) -> u64 {
         let number = self.next_number[chamber as usize];
         self.next_number[chamber as usize] += 1;
-        self.append(chamber, number, kind);
+        self.append(chamber, number, number, kind);
         number
     }
 
     /// Publishes a message again, as a tool does that did not hear the answer.
     pub fn publish_again(&mut self, chamber: u32, number: u64) {
-        self.append(chamber, number, Kind::Good);
+        self.append(chamber, number, number, Kind::Good);
+    }
+
+    /// Publishes a message again, as a person does who has mended what was wrong: under an id that no other message has.
+    pub fn replay(&mut self, chamber: u32, number: u64) {
+        self.append(chamber, u64::MAX - self.now.as_micros() as u64, number, Kind::Good);
     }
 
     /// No more messages are published.
@@ -44,9 +49,9 @@ impl World {
         }
     }
 
-    pub(super) fn append(&mut self, chamber: u32, number: u64, kind: Kind) {
+    pub(super) fn append(&mut self, chamber: u32, id: u64, number: u64, kind: Kind) {
         self.expire();
-        let id = if self.setup.config.keeps(Guard::MessageIds) { (chamber, number) } else { (0, number) };
+        let id = if self.setup.config.keeps(Guard::MessageIds) { (chamber, id) } else { (0, id) };
         let (now, micros) = (self.now, self.micros());
         // Without the rule the broker takes it for a repetition and acknowledges it all the same.
         let acknowledged =

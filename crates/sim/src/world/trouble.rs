@@ -310,6 +310,7 @@ impl World {
             Planned::FleetSize(Some(size)) => self.command(&Key::FleetSize, Value::FleetSize(size)),
             Planned::FleetSize(None) => self.lose(&Key::FleetSize),
             Planned::PublishAgain(chamber, number) => self.publish_again(chamber, number),
+            Planned::Replay(chamber, number) => self.replay(chamber, number),
             Planned::KillLeader => self.leader().into_iter().for_each(|leader| self.kill(leader)),
             Planned::KillNewest => {
                 self.living.last().copied().into_iter().for_each(|newest| self.kill(newest))
