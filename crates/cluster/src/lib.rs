@@ -4,5 +4,6 @@
 //! [`backend`] keeps what is decided: traits, the embedded backend, and what tests need.
 
 pub mod backend;
+pub mod codec;
 pub mod core;
 pub mod names;
