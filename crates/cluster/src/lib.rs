@@ -7,3 +7,6 @@ pub mod backend;
 pub mod codec;
 pub mod core;
 pub mod names;
+mod shell;
+
+pub use shell::*;
