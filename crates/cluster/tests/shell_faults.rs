@@ -207,7 +207,7 @@ async fn a_worker_that_was_cut_off_for_long_finds_its_partitions_taken_and_commi
     t.faults.cut();
     let log = log(&backend).await;
     for partition in 0..6 {
-        publish(&log, partition, "while it is away").await;
+        publish(&log, partition, "meanwhile").await;
     }
     until("the other does all", async || (seen.total() == 6).then_some(())).await;
     assert_eq!(t.seen.total(), 0);
