@@ -1,4 +1,5 @@
 //! Hooks that fail, panic and block: reported, in order, and no concern of the worker's heart.
+#![allow(clippy::disallowed_methods, reason = "a hook that blocks must block")]
 
 mod fleet;
 
@@ -39,7 +40,11 @@ impl Rude {
 
 #[async_trait::async_trait]
 impl Hooks for Rude {
-    async fn on_assignment_changed(&self, added: Vec<Owned>, removed: Vec<Arc<str>>) -> Result<(), HookError> {
+    async fn on_assignment_changed(
+        &self,
+        added: Vec<Owned>,
+        removed: Vec<Arc<str>>,
+    ) -> Result<(), HookError> {
         self.note(format!("assignment +{} -{}", added.len(), removed.len()));
         match self.manner {
             Manner::Fails => return Err("it does not like it".into()),
@@ -63,7 +68,8 @@ impl Hooks for Rude {
 
 async fn reported(manner: Manner, words: &str) -> Rude {
     let hooks = Rude::new(manner);
-    let worker = builder(&memory(), Config { log: false, ..config(1) }, 3).hooks(hooks.clone()).start().await.unwrap();
+    let worker =
+        builder(&memory(), Config { log: false, ..config(1) }, 3).hooks(hooks.clone()).start().await.unwrap();
     let began = Instant::now();
     let told = async || hooks.names().iter().any(|what| what.contains(words)).then_some(());
     tokio::time::timeout(Duration::from_secs(60), async {
@@ -126,14 +132,17 @@ async fn without_a_log_the_next_owner_waits_for_the_hook_of_the_last() {
             }
             let mut notes = self.0.lock().unwrap();
             notes.extend(removed.iter().map(|name| (format!("{} -{name}", self.1), Instant::now())));
-            notes.extend(added.iter().map(|owned| (format!("{} +{}", self.1, owned.partition), Instant::now())));
+            notes.extend(
+                added.iter().map(|owned| (format!("{} +{}", self.1, owned.partition), Instant::now())),
+            );
             Ok(())
         }
     }
 
     let backend = memory();
     let notes = Arc::new(Mutex::new(Vec::new()));
-    let alone = || Config { log: false, fleet_size: None, cold_start_window: Duration::from_secs(1), ..config(1) };
+    let alone =
+        || Config { log: false, fleet_size: None, cold_start_window: Duration::from_secs(1), ..config(1) };
     let first = builder(&backend, alone(), 4).hooks(Slow(notes.clone(), "a")).start().await.unwrap();
     until("it has all", async || (first.assignment().len() == 4).then_some(())).await;
     let second = builder(&backend, alone(), 4).hooks(Slow(notes.clone(), "b")).start().await.unwrap();
@@ -144,7 +153,8 @@ async fn without_a_log_the_next_owner_waits_for_the_hook_of_the_last() {
     let notes = notes.lock().unwrap().clone();
     for (what, at) in notes.iter().filter(|(what, _)| what.starts_with("b +")) {
         let name = what.trim_start_matches("b +");
-        let let_go = notes.iter().find(|(other, _)| *other == format!("a -{name}")).expect("the first let go of it");
+        let let_go =
+            notes.iter().find(|(other, _)| *other == format!("a -{name}")).expect("the first let go of it");
         assert!(let_go.1 <= *at, "{name} was gained before it was let go of");
     }
     drop((first, second));

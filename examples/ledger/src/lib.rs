@@ -98,7 +98,8 @@ pub struct Ledger {
 #[async_trait]
 impl Handler for Ledger {
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
-        let poison = |what: &str| Failure::Poison(format!("the payload is not `id part seq published_ns`: {what}"));
+        let poison =
+            |what: &str| Failure::Poison(format!("the payload is not `id part seq published_ns`: {what}"));
         let text = std::str::from_utf8(&delivery.payload).map_err(|e| poison(&e.to_string()))?;
         let [id, part, seq, _] = text.split(' ').collect::<Vec<_>>()[..] else { return Err(poison(text)) };
         let attempt = delivery.attempt;
@@ -137,7 +138,11 @@ pub async fn run(
     let Args { url, dir, name, parts, fleet_size, replicas, history, sweep } = args;
     let events = Lines::open(&dir.join(format!("event-{name}.log")))?;
     let handles = Lines::open(&dir.join(format!("handle-{name}.log")))?;
-    let config = phalanx_cluster_nats::Config { replicas, name: name.clone(), ..phalanx_cluster_nats::Config::new(url) };
+    let config = phalanx_cluster_nats::Config {
+        replicas,
+        name: name.clone(),
+        ..phalanx_cluster_nats::Config::new(url)
+    };
     let nats = Nats::connect(&config).await?;
     let worker = Cluster::builder(decorate(Arc::new(nats)))
         .settings(settings(history))
@@ -150,7 +155,8 @@ pub async fn run(
         .start()
         .await?;
     let reporting = tokio::spawn(report(worker.handle(), events));
-    let (mut terminated, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminated, mut interrupted) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         _ = terminated.recv() => {}
         _ = interrupted.recv() => {}
@@ -163,7 +169,9 @@ pub async fn run(
 async fn report(worker: Handle, events: Lines) -> Result<()> {
     let (mut id, mut leads) = (None, false);
     loop {
-        worker.wait_until(|now| now.holder.map(|h| h.id.0) != id || (now.role == Role::Leader) != leads).await;
+        worker
+            .wait_until(|now| now.holder.map(|h| h.id.0) != id || (now.role == Role::Leader) != leads)
+            .await;
         let status = worker.status();
         let now = status.holder.map(|holder| holder.id.0);
         if now != id {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fleet::{
-    CursorValue, Fleet, Member, Published, Run, SECOND, commits, connect, cursor_history, map, owners, runs, until,
+    CursorValue, Fleet, Member, Published, Run, SECOND, commits, connect, cursor_history, map, owners, runs,
+    until,
 };
 use phalanx_cluster::backend::{Backend as _, Log};
 use phalanx_cluster_nats::Nats;
@@ -185,7 +186,13 @@ async fn ten_workers_lose_nothing_double_nothing_and_keep_the_order_whatever_bef
     assert!(member.process.terminate(Duration::from_secs(30)).is_some_and(|status| status.success()));
     let again = trial.fleet.start(&member.name);
     trial.members.push(again);
-    trial.blows.push(Blow { what: "graceful restart", worker: member.name, at, until: now_ns(), parts: BTreeSet::new() });
+    trial.blows.push(Blow {
+        what: "graceful restart",
+        worker: member.name,
+        at,
+        until: now_ns(),
+        parts: BTreeSet::new(),
+    });
     until("it has its id again", 30, async || trial.members.last().and_then(Member::id)).await;
     pause(3).await;
     let at = now_ns();
@@ -202,7 +209,13 @@ async fn ten_workers_lose_nothing_double_nothing_and_keep_the_order_whatever_bef
     pause(12).await;
     let after = map(&nats).await.expect("there is a map").0;
     let new_versions = after - before;
-    trial.blows.push(Blow { what: "rolling update", worker: String::new(), at, until: now_ns(), parts: BTreeSet::new() });
+    trial.blows.push(Blow {
+        what: "rolling update",
+        worker: String::new(),
+        at,
+        until: now_ns(),
+        parts: BTreeSet::new(),
+    });
     assert!(had_leader, "the leader was among the old");
 
     while began.elapsed() < PUBLISHING {
@@ -241,8 +254,10 @@ async fn publish(log: Arc<dyn Log>, published: Published, stop: Arc<AtomicBool>,
 
 /// The node that leads the stream `WORK`, by what the nodes say of themselves.
 async fn stream_leader(servers: &Cluster, nats: &Nats) -> String {
-    until("the stream has a leader", 30, async || nats.leader_of("WORK").await.ok().flatten().filter(|_| servers.urls().len() > 1))
-        .await
+    until("the stream has a leader", 30, async || {
+        nats.leader_of("WORK").await.ok().flatten().filter(|_| servers.urls().len() > 1)
+    })
+    .await
 }
 
 fn seconds(ns: u128) -> f64 {
@@ -259,8 +274,12 @@ fn check(
     let published = published.0.lock().unwrap().clone();
     assert!(published.len() >= 10_000, "only {} messages were published", published.len());
     for wanted in [
-        "kill -9", "kill -9 of the leader", "SIGSTOP", "kill -9 of the NATS node that leads the stream",
-        "graceful restart", "rolling update",
+        "kill -9",
+        "kill -9 of the leader",
+        "SIGSTOP",
+        "kill -9 of the NATS node that leads the stream",
+        "graceful restart",
+        "rolling update",
     ] {
         assert!(blows.iter().any(|blow| blow.what == wanted), "{wanted} did not happen");
     }
@@ -268,7 +287,10 @@ fn check(
     // Every message is committed exactly once, and in order.
     let mut committed: BTreeMap<&str, usize> = BTreeMap::new();
     for (part, values) in cursors {
-        assert!(values.len() < usize::from(HISTORY), "partition {part} has more values than the bucket keeps");
+        assert!(
+            values.len() < usize::from(HISTORY),
+            "partition {part} has more values than the bucket keeps"
+        );
         let commits = commits(values);
         let order: Vec<u64> = commits.iter().map(|commit| published[&commit.context].1).collect();
         assert!(order.is_sorted(), "partition {part} was committed in the order {order:?}");
@@ -307,7 +329,9 @@ fn check(
     }
     let stood_still = |run: &Run| {
         blows.iter().any(|blow| {
-            blow.what == "SIGSTOP" && blow.worker == run.worker && run.start <= blow.until
+            blow.what == "SIGSTOP"
+                && blow.worker == run.worker
+                && run.start <= blow.until
                 && run.end.unwrap_or(blow.until) >= blow.at
         })
     };
@@ -329,14 +353,22 @@ fn check(
     // After each kill the orphans are served again in time.
     for blow in blows.iter().filter(|blow| blow.what.starts_with("kill") && !blow.parts.is_empty()) {
         let after = blow.parts.iter().filter_map(|part| {
-            by_part.get(part)?.iter().find(|run| run.start > blow.at && run.worker != blow.worker).map(|run| (run, part))
+            by_part
+                .get(part)?
+                .iter()
+                .find(|run| run.start > blow.at && run.worker != blow.worker)
+                .map(|run| (run, part))
         });
         // A partition counts if something of it was waiting while it had no owner.
         let worst = after
             .filter(|(run, _)| published[&run.id].2 < blow.at + 6 * SECOND)
             .map(|(run, _)| seconds(run.start - blow.at))
             .fold(0.0, f64::max);
-        println!("measured: {}: {} partitions served again after {worst:.2} s at most", blow.what, blow.parts.len());
+        println!(
+            "measured: {}: {} partitions served again after {worst:.2} s at most",
+            blow.what,
+            blow.parts.len()
+        );
         assert!(worst <= PROMISE + SLACK, "{}: {worst:.2} s", blow.what);
     }
     assert_eq!(new_versions, 0, "the restart and the rolling update made new versions of the map");

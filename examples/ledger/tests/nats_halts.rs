@@ -79,7 +79,10 @@ async fn a_worker_that_stood_still_between_its_results_and_the_commit_cannot_com
     let expected: Vec<String> = (0..20).map(|seq| format!("0-{seq}")).collect();
     assert_eq!(ids, expected, "each is committed once and in order");
     let taken = before.iter().map(|value| value.take).max();
-    assert!(values.windows(2).all(|pair| pair[0].take <= pair[1].take), "an old take came back after {taken:?}");
+    assert!(
+        values.windows(2).all(|pair| pair[0].take <= pair[1].take),
+        "an old take came back after {taken:?}"
+    );
 }
 
 /// Every map that the bucket still holds: version, epoch, owners as text.
@@ -116,7 +119,8 @@ async fn a_leader_that_stood_still_between_computing_and_publishing_publishes_no
     members.remove(victim);
     let sleeper = halted(&members).await;
     assert!(members[sleeper].leads(), "the one that stands still leads");
-    until("another publishes version 2", 40, async || map(&nats).await.filter(|(version, _)| *version >= 2)).await;
+    until("another publishes version 2", 40, async || map(&nats).await.filter(|(version, _)| *version >= 2))
+        .await;
     until("another leads", 20, async || {
         members.iter().enumerate().any(|(n, member)| n != sleeper && member.leads()).then_some(())
     })

@@ -82,15 +82,27 @@ async fn what_the_broker_loses_is_noticed_and_said_and_the_work_goes_on() {
     api(&server, "STREAM.DELETE.KV_chamber-cursors", "");
     let third = round(2).await;
     until("the third round", 60, async || ended(dir.path(), &third).then_some(())).await;
-    until("it is said", 30, async || said(dir.path(), "KV_chamber-cursors; it was removed").then_some(())).await;
+    until("it is said", 30, async || said(dir.path(), "KV_chamber-cursors; it was removed").then_some(()))
+        .await;
     until("every cursor is there again", 60, async || {
         let cursors = cursor_history(&nats, 64).await;
         let committed = |part: &usize| {
-            cursors.get(part).is_some_and(|values| commits(values).iter().any(|c| c.context == format!("{part}-2")))
+            cursors
+                .get(part)
+                .is_some_and(|values| commits(values).iter().any(|c| c.context == format!("{part}-2")))
         };
         (0..20).all(|part| committed(&part)).then_some(())
     })
     .await;
+
+    // The claims are lost: everybody forgets what it knew, and claims an id again.
+    api(&server, "STREAM.DELETE.KV_stable-ids", "");
+    until("it is said", 60, async || {
+        said(dir.path(), "the bucket of stable ids was made anew").then_some(())
+    })
+    .await;
+    let more = round(10).await;
+    until("a round afterwards", 60, async || ended(dir.path(), &more).then_some(())).await;
 
     // Messages go before anybody has read them.
     for member in &mut members {

@@ -42,7 +42,10 @@ async fn a_hundred_thousand_partitions_are_published_in_parts_and_served() {
         (sum == PARTS).then_some(())
     };
     until("both have applied the map", 60, sum).await;
-    println!("measured: 100,000 partitions applied by 2 workers {:.1} s after their start", began.elapsed().as_secs_f64());
+    println!(
+        "measured: 100,000 partitions applied by 2 workers {:.1} s after their start",
+        began.elapsed().as_secs_f64()
+    );
     let assignments = nats.bucket(&settings(1).assignments).await.unwrap();
     let current = assignments.get("current").await.unwrap().unwrap();
     let current: serde_json::Value = serde_json::from_slice(&current.value).unwrap();
@@ -57,5 +60,8 @@ async fn a_hundred_thousand_partitions_are_published_in_parts_and_served() {
         (runs(dir.path()).iter().filter(|run| run.end.is_some()).count() == 50).then_some(())
     })
     .await;
-    println!("measured: 50 messages among them processed {:.1} s after the start", began.elapsed().as_secs_f64());
+    println!(
+        "measured: 50 messages among them processed {:.1} s after the start",
+        began.elapsed().as_secs_f64()
+    );
 }

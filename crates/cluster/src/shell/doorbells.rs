@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
@@ -75,9 +75,9 @@ async fn listen(
     let subject = broker.subjects.of(&partition);
     let mut tries = 0;
     while !signals.is_closed() {
-        let began = Instant::now();
+        let timer = metrics.all.subscription_duration.start_timer();
         let opened = log.doorbell(&subject).await;
-        metrics.all.subscription_duration.observe(began.elapsed().as_secs_f64());
+        timer.observe_duration();
         match opened {
             Ok(mut bell) => {
                 tries = 0;

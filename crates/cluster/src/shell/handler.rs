@@ -110,7 +110,7 @@ pub trait Handler: Send + Sync + 'static {
     /// A name of the message, the same whenever it is read: by it a log that lost its tail is recognised. The default is
     /// a hash of the payload.
     fn context(&self, payload: &[u8]) -> String {
-        format!("{:016x}", xxh64(payload, 0))
+        hash(payload)
     }
 
     /// How far a partition came by what is stored of it. Asked when its cursor is lost: without an answer, the partition
@@ -126,7 +126,8 @@ pub trait Handler: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The message at this position is committed: what was remembered of it counts.
+    /// The message at this position is committed: what was remembered of it counts. Called by the event loop: return at
+    /// once.
     fn committed(&self, partition: &str, sequence: u64) {
         let _ = (partition, sequence);
     }
@@ -144,6 +145,34 @@ pub(super) async fn process(handler: &dyn Handler, delivery: Delivery, limit: Du
         Ok(Err(panic)) => Outcome::Failed(format!("the handler panicked: {}", panic_text(&*panic)).into()),
         Err(_) => Outcome::Failed(format!("it took longer than {limit:?}").into()),
     }
+}
+
+/// The name of a message; one whose naming panics is named as by default.
+pub(super) fn context_of(handler: &dyn Handler, payload: &[u8]) -> Arc<str> {
+    let name = std::panic::AssertUnwindSafe(|| handler.context(payload));
+    std::panic::catch_unwind(name).unwrap_or_else(|_| hash(payload)).into()
+}
+
+fn hash(payload: &[u8]) -> String {
+    format!("{:016x}", xxh64(payload, 0))
+}
+
+/// Asks the handler about what is stored: a panic, or no answer in time, is none.
+pub(super) async fn asked<T>(
+    limit: Duration,
+    question: impl Future<Output = Result<T, Unavailable>>,
+) -> Result<T, Unavailable> {
+    let question = std::panic::AssertUnwindSafe(question).catch_unwind();
+    match tokio::time::timeout(limit, question).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) | Err(_) => Err(Unavailable),
+    }
+}
+
+/// Tells the handler that a message is committed; what it makes of it is its own affair.
+pub(super) fn tell_committed(handler: &dyn Handler, partition: &str, sequence: u64) {
+    let tell = std::panic::AssertUnwindSafe(|| handler.committed(partition, sequence));
+    let _ = std::panic::catch_unwind(tell);
 }
 
 /// What a panic said.

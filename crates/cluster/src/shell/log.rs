@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 
 use super::broker::{AT_ONCE, Broker, names};
-use super::handler::Handler;
+use super::handler::{Handler, context_of};
 use super::subjects::Subjects as SubjectNames;
 use crate::backend::{self, Error, Expect, Log};
 use crate::core::types::Partitions;
@@ -80,7 +80,7 @@ impl Broker {
         let subject = self.subjects.of(&partition);
         let message = |message: backend::Message| Message {
             sequence: message.sequence,
-            context: handler.context(&message.payload).into(),
+            context: context_of(handler, &message.payload),
             stored_at: message.stored_at,
             payload: Arc::from(&*message.payload),
         };

@@ -283,17 +283,16 @@ impl<'a> Life<'a> {
             Effect::ReadOrigin { ticket, partition } => {
                 let handler = self.shell.handler.clone()?;
                 self.request(async move {
-                    let result = tokio::time::timeout(TIMEOUT, handler.origin(&partition)).await;
-                    let result = result.map_or(Err(ReadError), |found| found.map_err(|_| ReadError));
-                    Event::Traced { ticket, result }
+                    let result = handler::asked(TIMEOUT, handler.origin(&partition)).await;
+                    Event::Traced { ticket, result: result.map_err(|_| ReadError) }
                 });
             }
             Effect::Bury { ticket, partition, work, reason } => {
                 let handler = self.shell.handler.clone()?;
                 let delivery = Delivery::new(partition, &work, self.shell.gate.clone());
                 self.request(async move {
-                    let buried = tokio::time::timeout(TIMEOUT, handler.bury(delivery, &reason)).await;
-                    Event::Done { ticket, happened: matches!(buried, Ok(Ok(()))) }
+                    let buried = handler::asked(TIMEOUT, handler.bury(delivery, &reason)).await;
+                    Event::Done { ticket, happened: buried.is_ok() }
                 });
             }
             Effect::Process { ticket, partition, work } => {
@@ -414,7 +413,7 @@ impl<'a> Life<'a> {
             Notice::Committed { partition, sequence, dead } => {
                 if dead { &all.dead_letters } else { &all.processed }.inc();
                 if let Some(handler) = &self.shell.handler {
-                    handler.committed(&partition, sequence);
+                    handler::tell_committed(&**handler, &partition, sequence);
                 }
                 return;
             }

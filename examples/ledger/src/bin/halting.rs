@@ -17,11 +17,15 @@ use rustix::process::{Signal, getpid, kill_process};
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    run(Args::parse(), |inner| Arc::new(Halting { inner }), |id| {
-        if std::env::var("HALT_ON").is_ok_and(|halt| halt == id) {
-            halt();
-        }
-    })
+    run(
+        Args::parse(),
+        |inner| Arc::new(Halting { inner }),
+        |id| {
+            if std::env::var("HALT_ON").is_ok_and(|halt| halt == id) {
+                halt();
+            }
+        },
+    )
     .await
 }
 

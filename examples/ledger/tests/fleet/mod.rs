@@ -52,7 +52,8 @@ pub(crate) struct Member {
 
 impl Member {
     fn events(&self) -> Vec<(u128, String)> {
-        let text = std::fs::read_to_string(self.dir.join(format!("event-{}.log", self.name))).unwrap_or_default();
+        let text =
+            std::fs::read_to_string(self.dir.join(format!("event-{}.log", self.name))).unwrap_or_default();
         text.lines()
             .filter_map(|line| line.split_once(' '))
             .map(|(ns, what)| (ns.parse().unwrap(), what.to_owned()))
@@ -67,7 +68,11 @@ impl Member {
 
     pub(crate) fn leads(&self) -> bool {
         let events = self.events();
-        events.iter().rev().find_map(|(_, what)| what.strip_prefix("leader ")).is_some_and(|leads| leads == "true")
+        events
+            .iter()
+            .rev()
+            .find_map(|(_, what)| what.strip_prefix("leader "))
+            .is_some_and(|leads| leads == "true")
     }
 }
 
@@ -90,9 +95,12 @@ pub(crate) async fn until<T>(what: &str, limit: u64, mut ask: impl AsyncFnMut() 
         .unwrap_or_else(|_| panic!("{what}: not within {limit} s"))
 }
 
-/// What was published: id → (part, seq, ns).
+/// Messages by id: part, seq, and when they were published.
+type Messages = BTreeMap<String, (usize, u64, u128)>;
+
+/// What was published.
 #[derive(Clone, Default)]
-pub(crate) struct Published(pub(crate) Arc<Mutex<BTreeMap<String, (usize, u64, u128)>>>);
+pub(crate) struct Published(pub(crate) Arc<Mutex<Messages>>);
 
 impl Published {
     pub(crate) fn len(&self) -> usize {
@@ -100,17 +108,6 @@ impl Published {
     }
 
     /// Publishes one message; one that had no answer is tried again under the same id, which stores it once.
-    pub(crate) async fn one(&self, log: &Arc<dyn Log>, part: usize) {
-        let mut seq = 0;
-        {
-            let all = self.0.lock().unwrap();
-            while all.contains_key(&format!("{part}-{seq}")) {
-                seq += 1;
-            }
-        }
-        self.publish(log, part, seq).await;
-    }
-
     pub(crate) async fn publish(&self, log: &Arc<dyn Log>, part: usize, seq: u64) {
         let (id, ns) = (format!("{part}-{seq}"), now_ns());
         let payload = format!("{id} {part} {seq} {ns}");
@@ -142,7 +139,10 @@ pub(crate) async fn cursor_history(nats: &Nats, history: u8) -> BTreeMap<usize, 
     while let Some(event) = watch.next().await {
         match event {
             WatchEvent::Put(entry) => {
-                found.entry(entry.key.parse().unwrap()).or_default().push(cursor(&entry.value, entry.stored_at));
+                found
+                    .entry(entry.key.parse().unwrap())
+                    .or_default()
+                    .push(cursor(&entry.value, entry.stored_at));
             }
             WatchEvent::Current => break,
             _ => {}
@@ -214,7 +214,9 @@ pub(crate) fn runs(dir: &Path) -> Vec<Run> {
     for file in std::fs::read_dir(dir).unwrap() {
         let path = file.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let Some(worker) = name.strip_prefix("handle-").and_then(|name| name.strip_suffix(".log")) else { continue };
+        let Some(worker) = name.strip_prefix("handle-").and_then(|name| name.strip_suffix(".log")) else {
+            continue;
+        };
         let mut open: BTreeMap<(String, String), usize> = BTreeMap::new();
         for line in std::fs::read_to_string(&path).unwrap().lines() {
             let [what, id, part, seq, ns, attempt] = line.split(' ').collect::<Vec<_>>()[..] else {
@@ -233,7 +235,8 @@ pub(crate) fn runs(dir: &Path) -> Vec<Run> {
                     end: None,
                 });
             } else {
-                let index = open.remove(&key).unwrap_or_else(|| panic!("{worker}: an end without a start: {line}"));
+                let index =
+                    open.remove(&key).unwrap_or_else(|| panic!("{worker}: an end without a start: {line}"));
                 runs[index].end = Some(ns);
             }
         }
