@@ -1,4 +1,5 @@
 //! Trouble between a worker and its backend: each kind, and what the worker makes of it.
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 mod fleet;
 

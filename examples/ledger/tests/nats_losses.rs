@@ -1,4 +1,5 @@
 //! A log that is removed, cursors that are lost, messages that are gone: each is noticed and said, none waited on.
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 mod fleet;
 
