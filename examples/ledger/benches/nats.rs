@@ -23,7 +23,12 @@ async fn main() {
     idles(workers).await;
 }
 
-async fn started(server: &Server, dir: &std::path::Path, parts: usize, size: usize) -> (Vec<Member>, phalanx_cluster_nats::Nats) {
+async fn started(
+    server: &Server,
+    dir: &std::path::Path,
+    parts: usize,
+    size: usize,
+) -> (Vec<Member>, phalanx_cluster_nats::Nats) {
     let fleet = Fleet {
         binary: env!("CARGO_BIN_EXE_ledger"),
         url: server.url(),
@@ -67,7 +72,11 @@ async fn waits() {
         .collect();
     waits.sort_by(f64::total_cmp);
     let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize];
-    println!("published to handler started, {RATE}/s, 500 partitions, 3 workers: p50 {:.2} ms, p99 {:.2} ms", at(0.5), at(0.99));
+    println!(
+        "published to handler started, {RATE}/s, 500 partitions, 3 workers: p50 {:.2} ms, p99 {:.2} ms",
+        at(0.5),
+        at(0.99)
+    );
 }
 
 /// A fleet without messages.

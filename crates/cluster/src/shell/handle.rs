@@ -209,7 +209,8 @@ impl Handle {
 ///     .start()
 ///     .await?;
 /// worker.wait_until(|status| status.assignment.len() == 2).await;
-/// assert_eq!((worker.id(), worker.state()), (Some(0), WorkerState::Stable));
+/// assert_eq!(worker.id(), Some(0));
+/// assert!(worker.wait_for(WorkerState::Stable).await);
 /// worker.shutdown().await;
 /// # Ok(()) }
 /// ```
