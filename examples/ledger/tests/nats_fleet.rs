@@ -361,10 +361,12 @@ fn check(
                 .map(|run| (run, part))
         });
         // A partition counts if something of it was waiting while it had no owner.
-        let worst = after
+        let waits: Vec<f64> = after
             .filter(|(run, _)| published[&run.id].2 < blow.at + 6 * SECOND)
             .map(|(run, _)| seconds(run.start - blow.at))
-            .fold(0.0, f64::max);
+            .collect();
+        assert!(!waits.is_empty(), "{}: nothing of its partitions was waiting", blow.what);
+        let worst = waits.into_iter().fold(0.0, f64::max);
         println!(
             "measured: {}: {} partitions served again after {worst:.2} s at most",
             blow.what,
