@@ -9,8 +9,10 @@ mod watch;
 
 use std::sync::Arc;
 
+use async_nats::jetstream::stream::Info;
 use async_trait::async_trait;
 use phalanx_cluster::backend::{Backend, BucketConfig, Error, Kv, Log, LogConfig, check};
+use serde_json::Value;
 
 pub use config::{Config, Tls};
 
@@ -34,6 +36,15 @@ impl Nats {
     /// The version that the server says it has.
     pub fn server_version(&self) -> String {
         self.connection.client.server_info().version
+    }
+
+    /// The server that leads a log; none while there is none, or on a server that stands alone.
+    pub async fn leader_of(&self, log: &str) -> Result<Option<String>, Error> {
+        let info: Result<Info, _> = self.connection.api(&format!("STREAM.INFO.{log}"), &Value::Null).await;
+        match info {
+            Ok(info) => Ok(info.cluster.and_then(|cluster| cluster.leader)),
+            Err(trouble) => Err(trouble.into_read_error(format!("leader of {log}"), log)),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use super::identity::Identity;
 use super::io::{Effect, Event, Purpose, Ticket, Tickets};
 use super::roster::Roster;
 use super::shutdown::Leaving;
-use super::types::{AssignmentMap, ClusterState, Holder, Partitions, Pod, Revision, Time};
+use super::types::{AssignmentMap, ClusterState, Holder, Partitions, Pod, Revision, Time, Version};
 
 /// The least time between two passes: what is due now is done now.
 const MOMENT: Time = Time::from_millis(1);
@@ -174,6 +174,16 @@ impl Worker {
     /// Whether it has stopped itself.
     pub fn is_fenced(&self, now: Time) -> bool {
         !self.fence.is_open(now)
+    }
+
+    /// Until when it may work if nothing is heard; none if it has stopped itself.
+    pub fn unfenced_until(&self) -> Option<Time> {
+        self.fence.closes_at()
+    }
+
+    /// The newest map whose losses it has fully let go of.
+    pub fn applied_version(&self) -> Version {
+        self.holdings.applied()
     }
 
     /// The newest map it knows.

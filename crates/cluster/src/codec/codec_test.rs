@@ -1,0 +1,279 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::*;
+use crate::core::types::{
+    Assignment, Claim, ClusterState, Epoch, Heartbeat, Holder, Incarnation, Lease, Lifecycle, Pod, Version,
+    WindowKind,
+};
+use crate::core::{Cursor, Position, WorkerState};
+
+const NOW: &str = "2026-01-02T03:04:05Z";
+
+fn holder() -> Holder {
+    Holder { id: WorkerId(5), incarnation: Incarnation(1_700_000_000_000_001) }
+}
+
+fn pod() -> Pod {
+    Pod { name: "defender-7f8d9c".into(), uid: "550e8400".into() }
+}
+
+fn map(partitions: usize) -> AssignmentMap {
+    let assignment = |i: usize| Assignment {
+        owner: WorkerId((i % 7) as u32),
+        weight: 30_000 + (i as u64).wrapping_mul(2_654_435_761) % 3_000_000,
+        adopted: i % 50 == 3,
+    };
+    AssignmentMap {
+        version: Version(15),
+        epoch: Epoch(7),
+        lifecycle: Lifecycle::Stable,
+        workers: (0..8).map(WorkerId).collect(),
+        assignments: (0..partitions)
+            .map(|i| (format!("tool{:03}:chamber{i}", i % 900).into(), assignment(i)))
+            .collect(),
+        fleet_size: Some(8),
+        moved: 250,
+    }
+}
+
+fn heartbeat() -> Heartbeat {
+    Heartbeat {
+        pod: pod(),
+        holder: Some(holder()),
+        serial: 9,
+        state: WorkerState::Stable,
+        left: false,
+        is_leader: true,
+        map_version: Version(4),
+        applied_version: Version(3),
+        cursor_version: Version(2),
+        assigned: 80,
+        processed: 12_450,
+        fleet_size: Some(30),
+    }
+}
+
+fn cursor() -> Cursor {
+    Cursor {
+        position: Position { generation: 3, sequence: 70 },
+        base: Some(Position { generation: 2, sequence: 60 }),
+        context: "ctx_20251024".into(),
+        stream: 11,
+        stamp: 100,
+        holder: holder(),
+        version: Version(4),
+        take: 6,
+        failures: 1,
+        deaths: 2,
+        solo: true,
+        dead: Some("a corrupt blob".into()),
+        judged: Some(71),
+        clean_to: 75,
+    }
+}
+
+fn values() -> Vec<(Key, Value)> {
+    let state = ClusterState {
+        state: WorkerState::Scaling,
+        epoch: Epoch(7),
+        version: Version(41),
+        serial: 3,
+        window: Some((WindowKind::PlannedScale, Duration::from_millis(8_250))),
+        graces: [(WorkerId(3), Duration::from_secs(40))].into(),
+    };
+    let standby = Heartbeat { holder: None, fleet_size: None, state: WorkerState::ClaimingId, ..heartbeat() };
+    let farewell = Heartbeat { left: true, state: WorkerState::Shutdown, ..heartbeat() };
+    vec![
+        (Key::Claim(WorkerId(5)), Value::Claim(Claim { pod: pod(), renewals: 3 })),
+        (Key::Heartbeat(WorkerId(5)), Value::Heartbeat(Arc::new(heartbeat()))),
+        (Key::Heartbeat(WorkerId(5)), Value::Heartbeat(Arc::new(farewell))),
+        (Key::StandbyHeartbeat("550e8400".into()), Value::Heartbeat(Arc::new(standby))),
+        (Key::Lease, Value::Lease(Lease { holder: holder(), epoch: Epoch(7), renewals: 2 })),
+        (Key::Map, Value::Map(Arc::new(map(100)))),
+        (Key::ClusterState, Value::ClusterState(Arc::new(state))),
+        (Key::FleetSize, Value::FleetSize(30)),
+        (Key::Cursor("tool:a".into()), Value::Cursor(Arc::new(cursor()))),
+    ]
+}
+
+fn json(bytes: &[u8]) -> serde_json::Value {
+    serde_json::from_slice(bytes).unwrap()
+}
+
+#[test]
+fn every_value_comes_back_as_it_was() {
+    let codec = Codec::default();
+    for (key, value) in values() {
+        let stored = codec.encode(&key, &value, NOW);
+        assert_eq!(codec.decode(&key, &stored), Ok(Stored::Value(value)), "{key:?}");
+    }
+}
+
+#[test]
+fn every_key_comes_back_as_it_was() {
+    for (key, _) in values() {
+        let place = place_of(&key);
+        assert_eq!(key_at(place.bucket, &place.key), Some(key));
+    }
+    assert_eq!(key_at(Bucket::StableIds, "defender-007"), None);
+    assert_eq!(key_at(Bucket::Assignments, "map.1.0"), None);
+}
+
+#[test]
+fn values_have_the_fields_of_the_requirements() {
+    let codec = Codec::default();
+    codec
+        .decode(
+            &Key::Heartbeat(WorkerId(5)),
+            &codec.encode(&Key::Heartbeat(WorkerId(5)), &values()[1].1, NOW),
+        )
+        .unwrap();
+    let fields = |key: &Key, value: &Value| -> BTreeSet<String> {
+        let value = json(&codec.encode(key, value, NOW));
+        value.as_object().unwrap().keys().cloned().collect()
+    };
+    let all = values();
+    let expected: [(usize, &[&str]); 4] = [
+        (0, &["defenderId", "podUid", "podName", "claimedAt", "lastHeartbeat", "ttlSeconds", "v"]),
+        (
+            1,
+            &[
+                "defenderId",
+                "podName",
+                "timestamp",
+                "isLeader",
+                "state",
+                "assignedChambers",
+                "messagesProcessed",
+            ],
+        ),
+        (
+            5,
+            &[
+                "version",
+                "timestamp",
+                "state",
+                "lifecycleState",
+                "firstAssignmentAt",
+                "assignments",
+                "defenderInfo",
+                "defenderCount",
+                "chamberCount",
+                "statistics",
+                "leaderEpoch",
+                "fleetSize",
+                "v",
+            ],
+        ),
+        (
+            8,
+            &[
+                "generation",
+                "sequence",
+                "contextId",
+                "stream",
+                "stamp",
+                "holder",
+                "version",
+                "take",
+                "failures",
+                "deaths",
+                "solo",
+                "dead",
+                "cleanTo",
+                "v",
+            ],
+        ),
+    ];
+    for (index, names) in expected {
+        let found = fields(&all[index].0, &all[index].1);
+        let missing: Vec<_> = names.iter().filter(|name| !found.contains(**name)).collect();
+        assert!(missing.is_empty(), "{:?} lacks {missing:?}", all[index].0);
+    }
+    let map = json(&codec.encode(&Key::Map, &all[5].1, NOW));
+    assert_eq!(map["defenderInfo"]["defender-5"]["podName"], "defender-7f8d9c");
+    assert_eq!(map["defenderInfo"]["defender-7"]["chambers"], 0);
+    assert_eq!(map["statistics"]["chambersMoved"], 250);
+    assert_eq!(map["statistics"]["avgChambersPerDefender"], 12.5);
+    assert_eq!(map["assignments"]["tool001:chamber1"], "defender-1");
+}
+
+#[test]
+fn fields_of_a_later_version_survive_rewriting() {
+    for (key, value) in values() {
+        if matches!(key, Key::Heartbeat(_) | Key::StandbyHeartbeat(_)) {
+            continue;
+        }
+        let codec = Codec::default();
+        let mut later = json(&codec.encode(&key, &value, NOW));
+        later["v"] = 2.into();
+        later["zone"] = serde_json::json!({ "rack": 4 });
+        codec.decode(&key, later.to_string().as_bytes()).unwrap();
+        let rewritten = json(&codec.encode(&key, &value, "2026-01-02T04:00:00Z"));
+        assert_eq!(rewritten["zone"]["rack"], 4, "{key:?}");
+    }
+}
+
+#[test]
+fn the_first_times_are_kept_by_renewals_and_publications() {
+    let codec = Codec::default();
+    let later = "2026-01-02T04:00:00Z";
+    for (index, field) in [(0, "claimedAt"), (5, "firstAssignmentAt")] {
+        let (key, value) = values().swap_remove(index);
+        codec.decode(&key, &codec.encode(&key, &value, NOW)).unwrap();
+        let rewritten = json(&codec.encode(&key, &value, later));
+        assert_eq!(rewritten[field], NOW, "{key:?}");
+        assert_ne!(rewritten, json(&codec.encode(&key, &value, NOW)));
+    }
+}
+
+#[test]
+fn a_bad_value_is_an_error_that_names_the_key_and_the_reason() {
+    let codec = Codec::default();
+    for (key, value) in values() {
+        for bad in [&b"{"[..], b"[]", b"{\"v\":1}", b"\xff\xfe", b""] {
+            let error = codec.decode(&key, bad).unwrap_err();
+            assert!(error.to_string().contains(&place_of(&key).key), "{error}");
+        }
+        // What was cut off anywhere is refused as well.
+        let whole = codec.encode(&key, &value, NOW);
+        for end in (0..whole.len()).step_by(7) {
+            assert!(codec.decode(&key, &whole[..end]).is_err(), "{key:?} up to {end}");
+        }
+    }
+}
+
+#[test]
+fn a_map_with_a_bad_name_is_refused_with_the_name() {
+    let codec = Codec::default();
+    let mut bad = map(3);
+    bad.assignments.insert("tool.1:a".into(), Assignment { owner: WorkerId(0), weight: 1, adopted: false });
+    let stored = codec.encode(&Key::Map, &Value::Map(Arc::new(bad)), NOW);
+    let error = codec.decode(&Key::Map, &stored).unwrap_err().to_string();
+    assert!(error.contains("tool.1") && error.contains("'.'"), "{error}");
+}
+
+#[test]
+fn a_hundred_thousand_partitions_lie_in_parts_that_fit() {
+    let codec = Codec::default();
+    let map = Arc::new(map(100_000));
+    let stored = codec.encode_map(&map, NOW, Duration::from_millis(14));
+    let Split { parts, current } = split(&stored, "15-7-abc").expect("it is too large for one value");
+    assert!(parts.iter().all(|(key, part)| is_part(key) && part.len() <= LARGEST_MAP));
+    assert!(current.len() < 4096);
+    let Ok(Stored::Parts(wanted)) = codec.decode(&Key::Map, &current) else { panic!("it names parts") };
+    let bytes: Vec<Bytes> = parts.iter().map(|(_, part)| part.clone()).collect();
+    let whole = join(&wanted, &bytes).unwrap();
+    assert_eq!(codec.decode(&Key::Map, &whole), Ok(Stored::Value(Value::Map(map))));
+    assert!(join(&wanted, &bytes[1..]).is_err(), "a part is missing");
+    let mut swapped = bytes.clone();
+    swapped.reverse();
+    assert!(bytes.len() < 2 || join(&wanted, &swapped).is_err(), "parts in another order");
+}
+
+#[test]
+fn a_small_map_is_one_value() {
+    let stored = Codec::default().encode(&Key::Map, &Value::Map(Arc::new(map(500))), NOW);
+    assert_eq!(split(&stored, "x"), None);
+}

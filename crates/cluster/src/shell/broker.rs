@@ -1,0 +1,424 @@
+//! Requests to the backend: each with a time-out, each answered by an event.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::clock;
+use super::hooks::Queue;
+use super::problem::Problem;
+use super::subjects::Subjects;
+use crate::backend::{self, Backend, Error, Kv, Log, Settings, WatchEvent};
+use crate::codec::{self, Bucket, Codec, PartsWanted, Stored, place_of};
+use crate::core::types::{Entry, Key, Partitions, Revision, Value};
+use crate::core::{Condition, Event, Purpose, ReadError, Ticket, WriteError, Written};
+
+/// An answer that has not come by then does not count any more.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
+/// An error is answered no sooner than this, so that whoever tries again at once does not spin.
+const PACE: Duration = Duration::from_millis(100);
+/// How many requests of one batch are under way at once.
+pub(super) const AT_ONCE: usize = 64;
+/// More cursors than this are not read one after the other.
+const MANY: usize = 1000;
+/// Whatever fails again and again is told once in this time.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// A bucket that was removed is made again at most this often.
+const MAKE_EVERY: Duration = Duration::from_secs(1);
+
+/// Everything that requests need.
+pub(super) struct Broker {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) settings: Settings,
+    stable_ids: Arc<dyn Kv>,
+    heartbeats: Arc<dyn Kv>,
+    assignments: Arc<dyn Kv>,
+    election: Arc<dyn Kv>,
+    cursors: Arc<dyn Kv>,
+    /// The log and the dead letters, where there are some.
+    pub(super) logs: Option<(Arc<dyn Log>, Arc<dyn Log>)>,
+    pub(super) subjects: Subjects,
+    pub(super) codec: Codec,
+    pub(super) hooks: Queue,
+    /// The newest time of the broker that was seen, in microseconds.
+    newest: AtomicU64,
+    told: Mutex<Option<Instant>>,
+    made: Mutex<Option<Instant>>,
+}
+
+impl Broker {
+    /// Opens what a worker uses: the buckets, and the logs if it reads one.
+    pub(super) async fn open(
+        backend: Arc<dyn Backend>,
+        settings: Settings,
+        subjects: Subjects,
+        with_log: bool,
+        hooks: Queue,
+    ) -> Result<Self, Error> {
+        let logs = match with_log {
+            true => Some((
+                backend.log(&settings.notifications).await?,
+                backend.log(&settings.dead_letters).await?,
+            )),
+            false => None,
+        };
+        Ok(Self {
+            stable_ids: backend.bucket(&settings.stable_ids).await?,
+            heartbeats: backend.bucket(&settings.heartbeats).await?,
+            assignments: backend.bucket(&settings.assignments).await?,
+            election: backend.bucket(&settings.election).await?,
+            cursors: backend.bucket(&settings.cursors).await?,
+            logs,
+            backend,
+            settings,
+            subjects,
+            codec: Codec::default(),
+            hooks,
+            newest: AtomicU64::new(0),
+            told: Mutex::new(None),
+            made: Mutex::new(None),
+        })
+    }
+
+    pub(super) fn bucket(&self, bucket: Bucket) -> &Arc<dyn Kv> {
+        match bucket {
+            Bucket::StableIds => &self.stable_ids,
+            Bucket::Heartbeats => &self.heartbeats,
+            Bucket::Assignments => &self.assignments,
+            Bucket::Election => &self.election,
+            Bucket::Cursors => &self.cursors,
+        }
+    }
+
+    /// Notes a time of the broker, and says the newest.
+    pub(super) fn note_time(&self, stored_at: u64) -> u64 {
+        self.newest.fetch_max(stored_at, Ordering::Relaxed).max(stored_at)
+    }
+
+    /// Asks within the time that an answer may take. What went wrong is told, and whoever asked is held for a moment.
+    pub(super) async fn ask<T>(
+        &self,
+        what: &str,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let result = match tokio::time::timeout(TIMEOUT, request).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::unknown(what, format!("no answer within {TIMEOUT:?}"))),
+        };
+        if let Err(error) = &result
+            && !error.is_conflict()
+        {
+            self.tell(error).await;
+            tokio::time::sleep(PACE).await;
+        }
+        result
+    }
+
+    async fn tell(&self, error: &Error) {
+        if let Error::Missing { .. } = error {
+            if is_time(&self.made, MAKE_EVERY).await {
+                self.hooks.report(Problem::Removed(error.clone()));
+                self.make_again().await;
+            }
+        } else if is_time(&self.told, TELL_EVERY).await {
+            self.hooks.report(Problem::Backend(error.clone()));
+        }
+    }
+
+    /// Makes whatever is not there. Those that are there are only looked at.
+    async fn make_again(&self) {
+        let Settings { stable_ids, heartbeats, assignments, election, cursors, .. } = &self.settings;
+        for bucket in [stable_ids, heartbeats, assignments, election, cursors] {
+            if let Err(error) = self.backend.bucket(bucket).await {
+                self.hooks.report(Problem::Backend(error));
+            }
+        }
+        if self.logs.is_some() {
+            for log in [&self.settings.notifications, &self.settings.dead_letters] {
+                if let Err(error) = self.backend.log(log).await {
+                    self.hooks.report(Problem::Backend(error));
+                }
+            }
+        }
+    }
+
+    /// Carries out [`crate::core::Effect::Write`]. `took` is how long the deciding took, for the map.
+    pub(super) async fn write(
+        &self,
+        ticket: Ticket,
+        key: Key,
+        value: Value,
+        condition: Condition,
+        took: Duration,
+    ) -> Event {
+        let result = self.write_value(&ticket, &key, &value, condition, took).await;
+        Event::Written { ticket, result: result.map_err(|error| WriteError::from(&error)) }
+    }
+
+    async fn write_value(
+        &self,
+        ticket: &Ticket,
+        key: &Key,
+        value: &Value,
+        condition: Condition,
+        took: Duration,
+    ) -> Result<Written, Error> {
+        let place = place_of(key);
+        let kv = self.bucket(place.bucket);
+        let now = clock::wall();
+        let bytes = match value {
+            Value::Map(map) if ticket.purpose == Purpose::PublishMap => {
+                self.codec.encode_map(map, &now, took)
+            }
+            value => self.codec.encode(key, value, &now),
+        };
+        let written = match value {
+            Value::Map(map) => self.write_map(map.version.0, &place.key, bytes, condition).await,
+            _ => self.ask(&place.key, kv.write(&place.key, bytes, condition)).await,
+        };
+        let revision = written?;
+        let stored_at = match ticket.purpose {
+            // Which life of the id begins is the time of this very write.
+            Purpose::Claim => {
+                let found = self.ask(&place.key, kv.stored_at(&place.key, revision)).await;
+                let unknown = |reason: String| Error::unknown(format!("claim of {}", place.key), reason);
+                match found {
+                    Ok(Some(stored_at)) => stored_at,
+                    Ok(None) => return Err(unknown("it has changed again".to_owned())),
+                    Err(error) => return Err(unknown(error.to_string())),
+                }
+            }
+            _ => 0,
+        };
+        Ok(Written { revision, stored_at: self.note_time(stored_at) })
+    }
+
+    /// Writes a map: its parts first, if it is too large for one value.
+    async fn write_map(
+        &self,
+        version: u64,
+        key: &str,
+        bytes: Bytes,
+        condition: Condition,
+    ) -> Result<Revision, Error> {
+        let kv = &self.assignments;
+        let unique = format!("{version}-{:016x}", RandomState::new().hash_one(key));
+        let Some(split) = codec::split(&bytes, &unique) else {
+            return self.ask(key, kv.write(key, bytes, condition)).await;
+        };
+        for (part, value) in split.parts {
+            // Nothing names the parts yet: that they are not all there did not happen.
+            let created = self.ask(&part, kv.create(&part, value)).await;
+            created.map_err(|error| Error::failed(format!("part {part} of the map"), error))?;
+        }
+        self.ask(key, kv.write(key, split.current, condition)).await
+    }
+
+    /// Removes the parts of maps that are neither the current one nor the one before: somebody may still be reading that.
+    pub(super) async fn tidy_parts(&self) -> Result<(), Error> {
+        let kv = &self.assignments;
+        let keys = kv.keys().await?;
+        let mut versions: BTreeSet<(u64, &str)> = BTreeSet::new();
+        let map_of = |key: &str| -> Option<(u64, String)> {
+            let unique = key.split('.').nth(1)?;
+            Some((unique.split('-').next()?.parse().ok()?, unique.to_owned()))
+        };
+        let parts: Vec<(String, u64, String)> = keys
+            .iter()
+            .filter(|key| codec::is_part(key))
+            .filter_map(|key| map_of(key).map(|(version, unique)| (key.clone(), version, unique)))
+            .collect();
+        versions.extend(parts.iter().map(|(_, version, unique)| (*version, unique.as_str())));
+        let current = match kv.get(&place_of(&Key::Map).key).await? {
+            Some(entry) => match self.codec.decode(&Key::Map, &entry.value) {
+                Ok(Stored::Parts(wanted)) => wanted.parts,
+                _ => Vec::new(),
+            },
+            None => Vec::new(),
+        };
+        let kept: BTreeSet<&str> = versions.iter().rev().take(2).map(|(_, unique)| *unique).collect();
+        for (key, _, unique) in &parts {
+            if kept.contains(unique.as_str()) || current.contains(key) {
+                continue;
+            }
+            if let Some(entry) = kv.get(key).await? {
+                match kv.delete(key, entry.revision).await {
+                    Err(error) if !error.is_conflict() => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out [`crate::core::Effect::Delete`].
+    pub(super) async fn delete(&self, ticket: Ticket, key: Key, revision: Revision) -> Event {
+        let place = place_of(&key);
+        let kv = self.bucket(place.bucket);
+        let revision = self.compared(kv, &place.key, revision).await;
+        let result = self.ask(&place.key, kv.delete(&place.key, revision)).await;
+        let written = Written { revision, stored_at: self.note_time(0) };
+        Event::Written { ticket, result: result.map(|()| written).map_err(|error| WriteError::from(&error)) }
+    }
+
+    /// What a removal compares: the revision asked for, but in a test that takes the rule out.
+    #[cfg(feature = "mutants")]
+    async fn compared(&self, kv: &Arc<dyn Kv>, key: &str, revision: Revision) -> Revision {
+        if revision != Revision::ANY {
+            return revision;
+        }
+        kv.get(key).await.ok().flatten().map_or(revision, |entry| entry.revision)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    #[allow(clippy::unused_async, reason = "as its twin for tests")]
+    async fn compared(&self, _: &Arc<dyn Kv>, _: &str, revision: Revision) -> Revision {
+        revision
+    }
+
+    /// Carries out [`crate::core::Effect::Read`].
+    pub(super) async fn read(&self, ticket: Ticket, key: Key) -> Event {
+        Event::Fetched { ticket, result: self.fetch(&key).await }
+    }
+
+    /// One value from the one place that knows. A value that cannot be read is an error, never an absence.
+    async fn fetch(&self, key: &Key) -> Result<Option<Entry>, ReadError> {
+        let place = place_of(key);
+        let found = self.ask(&place.key, self.bucket(place.bucket).get(&place.key)).await;
+        let Some(entry) = found.map_err(|_| ReadError)? else { return Ok(None) };
+        match self.codec.decode(key, &entry.value) {
+            Ok(Stored::Value(value)) => Ok(Some(self.entry(value, &entry))),
+            Ok(Stored::Parts(wanted)) => match self.gather(&wanted).await {
+                Ok(value) => Ok(Some(self.entry(value, &entry))),
+                Err(reason) => {
+                    let revision = entry.revision.0;
+                    self.hooks.report(Problem::MapIncomplete { revision, reason });
+                    Err(ReadError)
+                }
+            },
+            Err(bad) => {
+                self.hooks.report(bad.into());
+                tokio::time::sleep(PACE).await;
+                Err(ReadError)
+            }
+        }
+    }
+
+    pub(super) fn entry(&self, value: Value, stored: &backend::Entry) -> Entry {
+        self.note_time(stored.stored_at);
+        Entry { value, revision: stored.revision, stored_at: stored.stored_at }
+    }
+
+    /// Reads the parts of a map and puts them together.
+    pub(super) async fn gather(&self, wanted: &PartsWanted) -> Result<Value, String> {
+        let mut parts = Vec::with_capacity(wanted.parts.len());
+        for key in &wanted.parts {
+            let found = self.ask(key, self.assignments.get(key)).await.map_err(|e| e.to_string())?;
+            parts.push(found.ok_or_else(|| format!("its part {key} is missing"))?.value);
+        }
+        let json = codec::join(wanted, &parts)?;
+        match self.codec.decode(&Key::Map, &json).map_err(|e| e.to_string())? {
+            Stored::Value(value) => Ok(value),
+            Stored::Parts(_) => Err("its parts name parts".to_owned()),
+        }
+    }
+
+    /// Carries out [`crate::core::Effect::ReadCursors`].
+    pub(super) async fn read_cursors(&self, ticket: Ticket, partitions: Vec<Arc<str>>) -> Event {
+        let all = match partitions.len() > MANY {
+            true => match self.all_cursors().await {
+                Ok(all) => Some(all),
+                Err(error) => return Event::Cursors { ticket, result: Err(error) },
+            },
+            false => None,
+        };
+        let read = |partition: Arc<str>| {
+            let all = all.as_ref();
+            async move {
+                let key = Key::Cursor(partition);
+                let place = place_of(&key);
+                let found = match all {
+                    Some(all) => all.get(&place.key).cloned(),
+                    None => {
+                        let found = self.ask(&place.key, self.cursors.get(&place.key)).await;
+                        found.map_err(|_| ReadError)?
+                    }
+                };
+                Ok(self.read_cursor(&key, found).await)
+            }
+        };
+        let result = stream::iter(partitions.into_iter().map(read)).buffered(AT_ONCE).try_collect().await;
+        Event::Cursors { ticket, result }
+    }
+
+    /// Every cursor there is: the values that a watch begins with are those of the stream's leader, and far faster to get
+    /// than one after the other.
+    async fn all_cursors(&self) -> Result<HashMap<String, backend::Entry>, ReadError> {
+        let mut watch = self.ask("all cursors", self.cursors.watch()).await.map_err(|_| ReadError)?;
+        let mut all = HashMap::new();
+        loop {
+            match tokio::time::timeout(TIMEOUT, watch.next()).await {
+                Ok(Some(WatchEvent::Put(entry))) => drop(all.insert(entry.key.clone(), entry)),
+                Ok(Some(WatchEvent::Delete { key, .. })) => drop(all.remove(&key)),
+                Ok(Some(WatchEvent::Resumed { replaced: true })) => all.clear(),
+                Ok(Some(WatchEvent::Resumed { replaced: false })) => {}
+                Ok(Some(WatchEvent::Current)) => return Ok(all),
+                Ok(None) | Err(_) => return Err(ReadError),
+            }
+        }
+    }
+
+    /// A cursor that cannot be read stays as it is: writing one is only ever tried where there is none, and is refused.
+    async fn read_cursor(&self, key: &Key, found: Option<backend::Entry>) -> Option<Entry> {
+        let entry = found?;
+        match self.codec.decode(key, &entry.value) {
+            Ok(Stored::Value(value)) => Some(self.entry(value, &entry)),
+            Ok(Stored::Parts(_)) => None,
+            Err(bad) => {
+                self.hooks.report(bad.into());
+                tokio::time::sleep(TELL_EVERY).await;
+                None
+            }
+        }
+    }
+
+    /// Says how many workers there should be; none takes that back.
+    pub(super) async fn scale(&self, size: Option<u32>) -> Result<(), Error> {
+        let key = Key::FleetSize;
+        let place = place_of(&key);
+        let kv = &self.assignments;
+        match size {
+            Some(size) => {
+                let bytes = self.codec.encode(&key, &Value::FleetSize(size), &clock::wall());
+                self.ask(&place.key, kv.put(&place.key, bytes)).await.map(drop)
+            }
+            None => match self.ask(&place.key, kv.get(&place.key)).await? {
+                Some(entry) => self.ask(&place.key, kv.delete(&place.key, entry.revision)).await,
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+/// The partitions of a list by name.
+pub(super) fn names(partitions: &Partitions) -> BTreeSet<&str> {
+    partitions.iter().map(|(name, _)| &**name).collect()
+}
+
+/// Whether it is time again, and notes that it was.
+async fn is_time(last: &Mutex<Option<Instant>>, every: Duration) -> bool {
+    let mut last = last.lock().await;
+    let now = Instant::now();
+    let due = last.is_none_or(|last| now.duration_since(last) >= every);
+    if due {
+        *last = Some(now);
+    }
+    due
+}

@@ -1,0 +1,184 @@
+//! Setting up a worker.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio::sync::{mpsc, watch};
+
+use super::broker::Broker;
+use super::gate::Gate;
+use super::handle::{Cluster, Handle, Role, Status};
+use super::handler::Handler;
+use super::hooks::{Hooks, Queue, Silence};
+use super::metrics::Metrics;
+use super::partitions::{self, BadPartitions, PartitionSource};
+use super::subjects::Subjects;
+use super::worker::Shell;
+use crate::backend::{self, Backend, Settings};
+use crate::core::planner::Strategy;
+use crate::core::types::{Pod, Version};
+use crate::core::{BadConfig, Config, WorkerState};
+use crate::names;
+
+/// Why a worker was not started.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// Settings that do not fit together.
+    #[error(transparent)]
+    Config(#[from] BadConfig),
+    /// Messages are to be read, and nobody handles them.
+    #[error(
+        "the configuration says that there is a log, and there is no handler: give one, or set `log: false`"
+    )]
+    NoHandler,
+    /// A handler, and no messages.
+    #[error("there is a handler, and the configuration says `log: false`: nothing would ever reach it")]
+    NoLog,
+    /// The name of the pod cannot be a key.
+    #[error("the uid of the pod: {0}")]
+    Pod(names::BadName),
+    /// The partitions cannot be used.
+    #[error(transparent)]
+    Partitions(#[from] BadPartitions),
+    /// The backend refused.
+    #[error(transparent)]
+    Backend(#[from] backend::Error),
+}
+
+/// Sets up a worker; see [`Cluster`] for an example.
+pub struct Builder {
+    backend: Arc<dyn Backend>,
+    settings: Settings,
+    subjects: Subjects,
+    config: Config,
+    partitions: Arc<dyn PartitionSource>,
+    handler: Option<Arc<dyn Handler>>,
+    hooks: Arc<dyn Hooks>,
+    pod: Pod,
+}
+
+impl Builder {
+    pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
+        let uid = format!("{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1));
+        Self {
+            backend,
+            settings: Settings::default(),
+            subjects: Subjects::default(),
+            config: Config::default(),
+            partitions: Arc::new(Vec::new()),
+            handler: None,
+            hooks: Arc::new(Silence),
+            pod: Pod { name: "worker".into(), uid: uid.into() },
+        }
+    }
+
+    /// Names and settings of buckets and logs.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// How the messages of a partition are named in the log.
+    #[must_use]
+    pub fn subjects(mut self, subjects: Subjects) -> Self {
+        self.subjects = subjects;
+        self
+    }
+
+    /// Times, sizes, and whether there is a log. [`start`](Builder::start) refuses what does not fit together.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// How partitions are spread.
+    #[must_use]
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.config.planner.strategy = strategy;
+        self
+    }
+
+    /// Which partitions there are: a list, [`FilePartitions`](super::FilePartitions),
+    /// [`KvPartitions`](super::KvPartitions), or a source of your own.
+    #[must_use]
+    pub fn partitions(mut self, source: impl PartitionSource) -> Self {
+        self.partitions = Arc::new(source);
+        self
+    }
+
+    /// What to do with a message.
+    #[must_use]
+    pub fn handler(mut self, handler: impl Handler) -> Self {
+        self.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Whom to tell what happens.
+    #[must_use]
+    pub fn hooks(mut self, hooks: impl Hooks) -> Self {
+        self.hooks = Arc::new(hooks);
+        self
+    }
+
+    /// What people call this process, and what tells it from every other: a restarted container of the same pod keeps its
+    /// uid and gets its id back at once. Random without this.
+    #[must_use]
+    pub fn pod(mut self, name: &str, uid: &str) -> Self {
+        self.pod = Pod { name: name.into(), uid: uid.into() };
+        self
+    }
+
+    /// Opens buckets and logs, reads the partitions, and starts the worker. It finds its id by itself from here on.
+    pub async fn start(self) -> Result<Cluster, StartError> {
+        self.config.validate()?;
+        names::check(&self.pod.uid).map_err(StartError::Pod)?;
+        match (self.config.log, &self.handler) {
+            (true, None) => return Err(StartError::NoHandler),
+            (false, Some(_)) => return Err(StartError::NoLog),
+            _ => {}
+        }
+        let partitions = partitions::load(&*self.partitions).await?;
+        let metrics = Metrics::new();
+        let hooks = Queue::start(self.hooks, metrics.clone());
+        let Self { backend, settings, subjects, config, .. } = self;
+        let broker = Broker::open(backend, settings, subjects, config.log, hooks.clone()).await?;
+        let broker = Arc::new(broker);
+        let (commands, orders) = mpsc::unbounded_channel();
+        let gate = Gate::closed();
+        let (status, shown) = watch::channel(Status {
+            state: WorkerState::Initialization,
+            role: Role::Candidate,
+            holder: None,
+            is_open: false,
+            map_version: Version(0),
+            applied_version: Version(0),
+            assignment: Arc::default(),
+            ended: false,
+        });
+        let handle = Handle {
+            status: shown,
+            commands,
+            broker: broker.clone(),
+            metrics: metrics.clone(),
+            gate: gate.clone(),
+            max_workers: config.max_workers,
+        };
+        let shell = Shell {
+            broker,
+            config,
+            pod: self.pod,
+            partitions,
+            source: self.partitions,
+            handler: self.handler,
+            hooks,
+            metrics,
+            gate,
+            status,
+        };
+        let running = tokio::spawn(shell.run(orders)).abort_handle();
+        Ok(Cluster { handle, running })
+    }
+}

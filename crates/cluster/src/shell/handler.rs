@@ -1,0 +1,182 @@
+//! What a user does with a message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use thiserror::Error;
+use xxhash_rust::xxh64::xxh64;
+
+use super::gate::Gate;
+use crate::core::{Origin, Outcome, Position, Work};
+
+/// A message to process, and where its results belong.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The partition.
+    pub partition: Arc<str>,
+    /// What the message says.
+    pub payload: Bytes,
+    /// Its id, by [`Handler::context`].
+    pub context: Arc<str>,
+    /// Where it stands. Never used twice, also when the log is made anew.
+    pub position: Position,
+    /// The last committed message; none if nothing was ever committed.
+    pub committed: Option<Position>,
+    /// Which log it comes from: the time it was made, in the broker's microseconds.
+    pub stream: u64,
+    /// The broker's time when it was stored, in microseconds.
+    pub stored_at: u64,
+    /// By which take it is processed. It grows with every owner and attempt: let a lower one never overwrite a higher one.
+    pub take: u64,
+    /// A time stamp for its results that only grows.
+    pub stamp: u64,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// Whatever you remember of this partition does not count: read it again from where you keep it.
+    pub fresh: bool,
+    gate: Gate,
+}
+
+impl Delivery {
+    pub(super) fn new(partition: Arc<str>, work: &Work, gate: Gate) -> Self {
+        Self {
+            partition,
+            payload: Bytes::copy_from_slice(&work.message.payload),
+            context: work.message.context.clone(),
+            position: work.position,
+            committed: work.committed,
+            stream: work.stream,
+            stored_at: work.message.stored_at,
+            take: work.take,
+            stamp: work.stamp,
+            attempt: work.attempt,
+            fresh: work.fresh,
+            gate,
+        }
+    }
+
+    /// Whether this worker may still write. Ask right before each write: a worker that nobody has heard for a while stops
+    /// itself before somebody else goes on.
+    pub fn may_write(&self) -> bool {
+        self.gate.is_open()
+    }
+}
+
+/// Why a message was not processed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It is tried again, three times in all.
+    Retry(String),
+    /// It can never succeed: it becomes a dead letter at once.
+    Poison(String),
+    /// What the results are kept in does not answer: no fault of the message. It is tried again for as long as it takes.
+    Unavailable,
+}
+
+/// What results are kept in does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("what results are kept in does not answer")]
+pub struct Unavailable;
+
+/// Processes messages: one at a time and in order for each partition, many partitions at once.
+///
+/// A message may come again if its worker died after processing and before committing; it is committed once. A handler is
+/// polled only while its worker may work, and dropped otherwise, so it must not block its thread: use
+/// `tokio::task::spawn_blocking` for that.
+///
+/// ```
+/// use phalanx_cluster::{Delivery, Failure, Handler};
+///
+/// struct Print;
+///
+/// #[async_trait::async_trait]
+/// impl Handler for Print {
+///     async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
+///         let text = std::str::from_utf8(&delivery.payload).map_err(|e| Failure::Poison(e.to_string()))?;
+///         println!("{}: {text}", delivery.partition);
+///         Ok(())
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// Processes a message and stores its results. It counts as processed when this returns `Ok` and the commit, which
+    /// follows, succeeds.
+    async fn handle(&self, delivery: Delivery) -> Result<(), Failure>;
+
+    /// A name of the message, the same whenever it is read: by it a log that lost its tail is recognised. The default is
+    /// a hash of the payload.
+    fn context(&self, payload: &[u8]) -> String {
+        hash(payload)
+    }
+
+    /// How far a partition came by what is stored of it. Asked when its cursor is lost: without an answer, the partition
+    /// begins with its first message.
+    async fn origin(&self, partition: &str) -> Result<Option<Origin>, Unavailable> {
+        let _ = partition;
+        Ok(None)
+    }
+
+    /// Notes that a message is dead, at its position. Its dead letter is published afterwards.
+    async fn bury(&self, delivery: Delivery, reason: &str) -> Result<(), Unavailable> {
+        let _ = (delivery, reason);
+        Ok(())
+    }
+
+    /// The message at this position is committed: what was remembered of it counts. Called by the event loop: return at
+    /// once.
+    fn committed(&self, partition: &str, sequence: u64) {
+        let _ = (partition, sequence);
+    }
+}
+
+/// Runs the handler behind the gate, within its time; a panic is a failure.
+pub(super) async fn process(handler: &dyn Handler, delivery: Delivery, limit: Duration) -> Outcome {
+    let gate = delivery.gate.clone();
+    let work = std::panic::AssertUnwindSafe(gate.pass(handler.handle(delivery))).catch_unwind();
+    match tokio::time::timeout(limit, work).await {
+        Ok(Ok(Ok(()))) => Outcome::Done,
+        Ok(Ok(Err(Failure::Retry(reason)))) => Outcome::Failed(reason.into()),
+        Ok(Ok(Err(Failure::Poison(reason)))) => Outcome::Poison(reason.into()),
+        Ok(Ok(Err(Failure::Unavailable))) => Outcome::Unavailable,
+        Ok(Err(panic)) => Outcome::Failed(format!("the handler panicked: {}", panic_text(&*panic)).into()),
+        Err(_) => Outcome::Failed(format!("it took longer than {limit:?}").into()),
+    }
+}
+
+/// The name of a message; one whose naming panics is named as by default.
+pub(super) fn context_of(handler: &dyn Handler, payload: &[u8]) -> Arc<str> {
+    let name = std::panic::AssertUnwindSafe(|| handler.context(payload));
+    std::panic::catch_unwind(name).unwrap_or_else(|_| hash(payload)).into()
+}
+
+fn hash(payload: &[u8]) -> String {
+    format!("{:016x}", xxh64(payload, 0))
+}
+
+/// Asks the handler about what is stored: a panic, or no answer in time, is none.
+pub(super) async fn asked<T>(
+    limit: Duration,
+    question: impl Future<Output = Result<T, Unavailable>>,
+) -> Result<T, Unavailable> {
+    let question = std::panic::AssertUnwindSafe(question).catch_unwind();
+    match tokio::time::timeout(limit, question).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) | Err(_) => Err(Unavailable),
+    }
+}
+
+/// Tells the handler that a message is committed; what it makes of it is its own affair.
+pub(super) fn tell_committed(handler: &dyn Handler, partition: &str, sequence: u64) {
+    let tell = std::panic::AssertUnwindSafe(|| handler.committed(partition, sequence));
+    let _ = std::panic::catch_unwind(tell);
+}
+
+/// What a panic said.
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a word".to_owned())
+}

@@ -1,0 +1,227 @@
+//! What a user is told: in order, awaited, on a task of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot};
+
+use super::handler::panic_text;
+use super::metrics::Metrics;
+use super::problem::Problem;
+use crate::core::WorkerState;
+
+/// A hook that has not returned by then is given up.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// More problems than this do not wait for a hook that is busy; they are counted all the same.
+const WAITING_PROBLEMS: usize = 1000;
+
+/// What a hook may fail with.
+pub type HookError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A partition that this worker owns now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// Its name.
+    pub partition: Arc<str>,
+    /// Without a log: a fencing token, above that of every earlier owner. Show it to whatever you write to, and let that
+    /// refuse a lower one. A partition comes again with a higher one after this worker had stopped itself.
+    pub take: Option<u64>,
+}
+
+/// What a user is told. Calls come one after the other, in the order things happened. One that fails, panics or does not
+/// return within 30 s is reported to [`Hooks::on_error`]; none ever holds up the worker itself.
+///
+/// ```
+/// use std::sync::Arc;
+/// use phalanx_cluster::{HookError, Hooks, Owned};
+///
+/// struct Print;
+///
+/// #[async_trait::async_trait]
+/// impl Hooks for Print {
+///     async fn on_assignment_changed(&self, added: Vec<Owned>, removed: Vec<Arc<str>>) -> Result<(), HookError> {
+///         println!("+{} -{}", added.len(), removed.len());
+///         Ok(())
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait Hooks: Send + Sync + 'static {
+    /// Partitions were gained and lost. Without a log, stop what is removed before returning: only then does the next
+    /// owner begin (after 30 s at the latest).
+    async fn on_assignment_changed(
+        &self,
+        added: Vec<Owned>,
+        removed: Vec<Arc<str>>,
+    ) -> Result<(), HookError> {
+        let _ = (added, removed);
+        Ok(())
+    }
+
+    /// The worker went from one state to another.
+    async fn on_state_changed(&self, from: WorkerState, to: WorkerState) -> Result<(), HookError> {
+        let _ = (from, to);
+        Ok(())
+    }
+
+    /// Something a person should know.
+    async fn on_error(&self, problem: Problem) -> Result<(), HookError> {
+        let _ = problem;
+        Ok(())
+    }
+}
+
+/// Nobody is told anything.
+pub(super) struct Silence;
+
+impl Hooks for Silence {}
+
+/// A call that waits for its turn.
+pub(super) enum Call {
+    Assignment {
+        added: Vec<Owned>,
+        removed: Vec<Arc<str>>,
+        done: Option<Box<dyn FnOnce() + Send>>,
+    },
+    State {
+        from: WorkerState,
+        to: WorkerState,
+    },
+    Problem(Problem),
+    /// Everything before is through.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Where calls are put in. Clones are the same queue.
+#[derive(Clone)]
+pub(super) struct Queue {
+    calls: mpsc::UnboundedSender<Call>,
+    problems: Arc<AtomicUsize>,
+    metrics: Metrics,
+}
+
+impl Queue {
+    /// A queue that is served until its last clone is dropped.
+    pub(super) fn start(hooks: Arc<dyn Hooks>, metrics: Metrics) -> Self {
+        let (calls, waiting) = mpsc::unbounded_channel();
+        let problems = Arc::new(AtomicUsize::new(0));
+        let server = Server { hooks, metrics: metrics.clone(), problems: problems.clone() };
+        tokio::spawn(server.serve(waiting));
+        Self { calls, problems, metrics }
+    }
+
+    /// Waits until everything that waits now is through, for as long as one hook may take.
+    pub(super) async fn flushed(&self) {
+        let (through, is_through) = oneshot::channel();
+        self.call(Call::Flush(through));
+        let _ = tokio::time::timeout(PATIENCE, is_through).await;
+    }
+
+    pub(super) fn call(&self, call: Call) {
+        // The server ends after every queue; a call to nobody is nobody's loss.
+        let _ = self.calls.send(call);
+    }
+
+    pub(super) fn report(&self, problem: Problem) {
+        self.metrics.problem(&problem);
+        if self.problems.fetch_add(1, Ordering::Relaxed) < WAITING_PROBLEMS {
+            self.call(Call::Problem(problem));
+        } else {
+            self.problems.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+struct Server {
+    hooks: Arc<dyn Hooks>,
+    metrics: Metrics,
+    problems: Arc<AtomicUsize>,
+}
+
+impl Server {
+    async fn serve(self, mut waiting: mpsc::UnboundedReceiver<Call>) {
+        while let Some(call) = waiting.recv().await {
+            let problem = match call {
+                Call::Problem(problem) => {
+                    self.problems.fetch_sub(1, Ordering::Relaxed);
+                    self.tell(problem).await;
+                    None
+                }
+                Call::Flush(through) => {
+                    let _ = through.send(());
+                    None
+                }
+                call => self.run(call).await,
+            };
+            if let Some(problem) = problem {
+                self.metrics.problem(&problem);
+                self.tell(problem).await;
+            }
+        }
+    }
+
+    /// A failure of the last resort has nowhere to go but the counter.
+    async fn tell(&self, problem: Problem) {
+        if let Some(worse) = self.run(Call::Problem(problem)).await {
+            self.metrics.problem(&worse);
+        }
+    }
+
+    /// Runs one call on a thread of its own, since it may block that. Says what went wrong.
+    async fn run(&self, call: Call) -> Option<Problem> {
+        let hooks = self.hooks.clone();
+        let runtime = runtime::Handle::current();
+        let (give_up, given_up) = oneshot::channel::<()>();
+        let (name, done, running) = match call {
+            Call::Assignment { added, removed, done } => {
+                let run = move || {
+                    runtime.block_on(or_given_up(hooks.on_assignment_changed(added, removed), given_up))
+                };
+                ("on_assignment_changed", done, tokio::task::spawn_blocking(run))
+            }
+            Call::State { from, to } => {
+                let run = move || runtime.block_on(or_given_up(hooks.on_state_changed(from, to), given_up));
+                ("on_state_changed", None, tokio::task::spawn_blocking(run))
+            }
+            Call::Problem(problem) => {
+                let run = move || runtime.block_on(or_given_up(hooks.on_error(problem), given_up));
+                ("on_error", None, tokio::task::spawn_blocking(run))
+            }
+            Call::Flush(_) => return None,
+        };
+        let mut running = running;
+        let ended = tokio::time::timeout(PATIENCE, &mut running).await;
+        if let Some(done) = done {
+            done();
+        }
+        match ended {
+            Ok(Ok(None | Some(Ok(())))) => None,
+            Ok(Ok(Some(Err(error)))) => Some(Problem::HookFailed { hook: name, reason: error.to_string() }),
+            Ok(Err(error)) => {
+                let reason =
+                    error.try_into_panic().map_or_else(|e| e.to_string(), |panic| panic_text(&*panic));
+                Some(Problem::HookPanicked { hook: name, reason })
+            }
+            Err(_) => {
+                drop(give_up);
+                // One that waits is dropped now; one that blocks its thread keeps its place until it is through.
+                let _ = running.await;
+                Some(Problem::HookStuck { hook: name, after: PATIENCE })
+            }
+        }
+    }
+}
+
+/// None if it was given up.
+async fn or_given_up(
+    hook: impl Future<Output = Result<(), HookError>>,
+    given_up: oneshot::Receiver<()>,
+) -> Option<Result<(), HookError>> {
+    tokio::select! {
+        result = hook => Some(result),
+        _ = given_up => None,
+    }
+}

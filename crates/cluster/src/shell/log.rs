@@ -1,0 +1,185 @@
+//! Requests about the log. What the log says of itself is asked before and after its messages are read: its end must have
+//! been there before, its beginning after, and it must have been the same log all the time.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde_json::json;
+
+use super::broker::{AT_ONCE, Broker, names};
+use super::handler::{Handler, context_of};
+use super::subjects::Subjects as SubjectNames;
+use crate::backend::{self, Error, Expect, Log};
+use crate::core::types::Partitions;
+use crate::core::{Event, Last, LogInfo, Message, Page, ReadError, Subjects, Survey, Ticket, Work};
+
+/// More partitions than this are first sorted into those that have messages and those that have none.
+const MANY: usize = 100;
+
+impl Broker {
+    fn log(&self) -> Result<&Arc<dyn Log>, Error> {
+        let missing = || Error::invalid("log", "this worker was started without one");
+        self.logs.as_ref().map(|(log, _)| log).ok_or_else(missing)
+    }
+
+    async fn info(&self) -> Result<backend::LogInfo, Error> {
+        let log = self.log()?;
+        self.ask("info of the log", log.info()).await
+    }
+
+    /// Reads something of the log, with what the log says of itself around it.
+    async fn around<T>(&self, read: impl Future<Output = Result<T, Error>>) -> Result<(LogInfo, T), Error> {
+        let before = self.info().await?;
+        let found = read.await?;
+        let after = self.info().await?;
+        if before.created != after.created || after.last < before.last || after.first > before.last + 1 {
+            return Err(Error::failed("reading the log", "it changed meanwhile"));
+        }
+        Ok((LogInfo { stream: before.created, first: after.first, last: before.last }, found))
+    }
+
+    /// Carries out [`crate::core::Effect::SurveyLog`].
+    pub(super) async fn survey(
+        &self,
+        ticket: Ticket,
+        partitions: Vec<Arc<str>>,
+        handler: &dyn Handler,
+    ) -> Event {
+        let result = self.around(self.lasts(&partitions)).await;
+        let last = |message: backend::Message| Last {
+            sequence: message.sequence,
+            context: context_of(handler, &message.payload),
+        };
+        let result = result.map(|(info, messages)| {
+            let lasts = messages.into_iter().map(|message| message.map(last)).collect();
+            Survey { info, lasts }
+        });
+        Event::Surveyed { ticket, result: result.map_err(|_| ReadError) }
+    }
+
+    async fn lasts(&self, partitions: &[Arc<str>]) -> Result<Vec<Option<backend::Message>>, Error> {
+        let log = self.log()?;
+        let filled = match partitions.len() > MANY {
+            true => Some(self.ask("subjects of the log", log.subjects()).await?),
+            false => None,
+        };
+        let last = |name: Arc<str>| {
+            let filled = filled.as_ref();
+            async move {
+                let subject = self.subjects.of(&name);
+                if filled.is_some_and(|filled| !filled.contains_key(&subject)) {
+                    return Ok(None);
+                }
+                self.ask(&subject, log.last(&subject)).await
+            }
+        };
+        stream::iter(partitions.iter().cloned().map(last)).buffered(AT_ONCE).try_collect().await
+    }
+
+    /// Carries out [`crate::core::Effect::ReadLog`].
+    pub(super) async fn page(
+        &self,
+        ticket: Ticket,
+        partition: Arc<str>,
+        from: u64,
+        leader: bool,
+        handler: &dyn Handler,
+    ) -> Event {
+        let subject = self.subjects.of(&partition);
+        let message = |message: backend::Message| Message {
+            sequence: message.sequence,
+            context: context_of(handler, &message.payload),
+            stored_at: message.stored_at,
+            payload: Arc::from(&*message.payload),
+        };
+        let result = match leader {
+            true => {
+                let read = self.around(self.next_two(&subject, from)).await;
+                read.map(|(info, messages)| (Some(info), messages))
+            }
+            false => match self.log() {
+                Ok(log) => {
+                    self.ask(&subject, log.read(&subject, from, 2)).await.map(|messages| (None, messages))
+                }
+                Err(error) => Err(error),
+            },
+        };
+        let page = result
+            .map(|(info, messages)| Page { info, messages: messages.into_iter().map(message).collect() });
+        Event::Paged { ticket, result: page.map_err(|_| ReadError) }
+    }
+
+    async fn next_two(&self, subject: &str, from: u64) -> Result<Vec<backend::Message>, Error> {
+        let log = self.log()?;
+        let mut messages = Vec::with_capacity(2);
+        if let Some(first) = self.ask(subject, log.next(subject, from)).await? {
+            let second = self.ask(subject, log.next(subject, first.sequence + 1)).await?;
+            messages.push(first);
+            messages.extend(second);
+        }
+        Ok(messages)
+    }
+
+    /// Carries out [`crate::core::Effect::ListSubjects`]. Only partitions that no list has are asked for.
+    pub(super) async fn list_subjects(&self, ticket: Ticket, listed: &Partitions) -> Event {
+        let result = self.around(self.strangers(listed)).await;
+        let result = result.map(|(info, lasts)| Subjects { stream: info.stream, lasts });
+        Event::Subjects { ticket, result: result.map_err(|_| ReadError) }
+    }
+
+    async fn strangers(&self, listed: &Partitions) -> Result<Vec<(Arc<str>, u64)>, Error> {
+        let log = self.log()?;
+        let subjects = self.ask("subjects of the log", log.subjects()).await?;
+        let listed = names(listed);
+        let found = subjects.keys().filter_map(|subject| self.subjects.partition(subject));
+        let strangers: Vec<Arc<str>> = found.filter(|name| !listed.contains(&**name)).collect();
+        let lasts = self.lasts(&strangers).await?;
+        Ok(strangers.into_iter().zip(lasts).filter_map(|(name, last)| Some((name, last?.sequence))).collect())
+    }
+
+    /// Carries out [`crate::core::Effect::PublishDead`].
+    pub(super) async fn publish_dead(
+        &self,
+        ticket: Ticket,
+        partition: Arc<str>,
+        work: Box<Work>,
+        reason: Arc<str>,
+    ) -> Event {
+        let happened = match &self.logs {
+            Some((_, dead_letters)) => {
+                let subject = SubjectNames::dead(&partition, work.position);
+                let letter = dead_letter(&partition, &work, &reason);
+                let appended =
+                    self.ask(&subject, dead_letters.append(&subject, letter, Expect::EmptySubject)).await;
+                // A refusal means that it is there.
+                appended.map_or_else(|error| error.is_conflict(), |_| true)
+            }
+            None => false,
+        };
+        Event::Done { ticket, happened }
+    }
+}
+
+/// Why a message is dead, and the message in full: as text where it is text, in base64 otherwise.
+fn dead_letter(partition: &str, work: &Work, reason: &str) -> Bytes {
+    let payload = &*work.message.payload;
+    let mut letter = json!({
+        "v": 1,
+        "partition": partition,
+        "reason": reason,
+        "attempts": work.attempt,
+        "contextId": &*work.message.context,
+        "generation": work.position.generation,
+        "sequence": work.position.sequence,
+        "stream": work.stream,
+        "storedAt": work.message.stored_at,
+    });
+    match std::str::from_utf8(payload) {
+        Ok(text) => letter["original"] = text.into(),
+        Err(_) => letter["originalBase64"] = STANDARD.encode(payload).into(),
+    }
+    letter.to_string().into()
+}

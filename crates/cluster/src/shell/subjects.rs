@@ -1,0 +1,54 @@
+//! The names of subjects.
+
+use std::sync::Arc;
+
+use crate::codec::check_partition;
+use crate::core::Position;
+
+/// How the messages of a partition are named in the log: `{prefix}.{partition}` with `:` as `.`, and perhaps a suffix.
+///
+/// ```
+/// use phalanx_cluster::Subjects;
+///
+/// let subjects = Subjects::default();
+/// assert_eq!(subjects.of("etch-01:A"), "dc.etch-01.A.completed");
+/// assert_eq!(subjects.partition("dc.etch-01.A.completed").as_deref(), Some("etch-01:A"));
+/// assert_eq!(Subjects::new("work", "").of("17"), "work.17");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subjects {
+    prefix: String,
+    suffix: String,
+}
+
+impl Default for Subjects {
+    /// Those of the notifications: `dc.{tool}.{chamber}.completed`.
+    fn default() -> Self {
+        Self::new("dc", "completed")
+    }
+}
+
+impl Subjects {
+    /// Subjects with that first token and that last one, or none.
+    pub fn new(prefix: &str, suffix: &str) -> Self {
+        let suffix = if suffix.is_empty() { String::new() } else { format!(".{suffix}") };
+        Self { prefix: format!("{prefix}."), suffix }
+    }
+
+    /// The subject of a partition.
+    pub fn of(&self, partition: &str) -> String {
+        format!("{}{}{}", self.prefix, partition.replace(':', "."), self.suffix)
+    }
+
+    /// The partition of a subject, if it is one of ours.
+    pub fn partition(&self, subject: &str) -> Option<Arc<str>> {
+        let name = subject.strip_prefix(&self.prefix)?.strip_suffix(&self.suffix)?.replace('.', ":");
+        check_partition(&name).is_ok().then(|| name.into())
+    }
+
+    /// Where a dead letter goes.
+    pub(super) fn dead(partition: &str, position: Position) -> String {
+        let Position { generation, sequence } = position;
+        format!("dlq.{}.{generation}-{sequence}", partition.replace(':', "."))
+    }
+}

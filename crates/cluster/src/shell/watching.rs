@@ -1,0 +1,137 @@
+//! The four watches of a worker: what is written there reaches the core.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::broker::Broker;
+use super::problem::Problem;
+use crate::backend::{self, WatchEvent};
+use crate::codec::{Bucket, PartsWanted, Stored, key_at};
+use crate::core::Event;
+use crate::core::types::Key;
+
+/// The buckets that are watched.
+pub(super) const WATCHED: [Bucket; 4] =
+    [Bucket::StableIds, Bucket::Heartbeats, Bucket::Assignments, Bucket::Election];
+/// How long to wait before a watch is begun again, or a part of a map is asked for again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// What reaches the event loop.
+pub(super) enum Signal {
+    /// Something for the core.
+    Event(Event),
+    /// A watch has told everything that was there when it began.
+    Current(Bucket),
+    /// A watch goes on after a disconnect.
+    Resumed,
+    /// A bucket was made anew.
+    Replaced(Bucket),
+}
+
+pub(super) struct Watching {
+    pub(super) broker: Arc<Broker>,
+    pub(super) bucket: Bucket,
+    pub(super) signals: UnboundedSender<Signal>,
+    /// The newest revision of the map that was told: a later one ends the search for the parts of an earlier one.
+    pub(super) newest_map: Arc<AtomicU64>,
+}
+
+impl Watching {
+    /// Goes on until nobody listens.
+    pub(super) async fn run(self) {
+        while !self.signals.is_closed() {
+            match self.broker.bucket(self.bucket).watch().await {
+                Ok(watch) => self.follow(watch).await,
+                Err(error) => self.broker.hooks.report(Problem::Backend(error)),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    async fn follow(&self, mut watch: backend::Watch) {
+        let mut retained = true;
+        while let Some(event) = watch.next().await {
+            match event {
+                WatchEvent::Put(entry) => self.told(&entry, retained).await,
+                WatchEvent::Delete { key, .. } => {
+                    if let Some(key) = key_at(self.bucket, &key) {
+                        self.signal(Signal::Event(Event::Watched { key, entry: None, retained }));
+                    }
+                }
+                WatchEvent::Current => {
+                    retained = false;
+                    self.signal(Signal::Current(self.bucket));
+                }
+                WatchEvent::Resumed { replaced } => {
+                    retained = true;
+                    self.signal(if replaced { Signal::Replaced(self.bucket) } else { Signal::Resumed });
+                }
+            }
+        }
+    }
+
+    async fn told(&self, entry: &backend::Entry, retained: bool) {
+        let Some(key) = key_at(self.bucket, &entry.key) else { return };
+        if key == Key::Map {
+            self.newest_map.fetch_max(entry.revision.0, Ordering::Relaxed);
+        }
+        match self.broker.codec.decode(&key, &entry.value) {
+            Ok(Stored::Value(value)) => {
+                let entry = Some(self.broker.entry(value, entry));
+                self.signal(Signal::Event(Event::Watched { key, entry, retained }));
+            }
+            Ok(Stored::Parts(wanted)) => {
+                if !self.tell_parts(entry, &wanted, retained).await {
+                    let again = self.again(entry.clone(), wanted);
+                    tokio::spawn(again);
+                }
+            }
+            Err(bad) => self.broker.hooks.report(bad.into()),
+        }
+    }
+
+    /// Puts a map in parts together. Says whether it is done with.
+    async fn tell_parts(&self, stored: &backend::Entry, wanted: &PartsWanted, retained: bool) -> bool {
+        let revision = stored.revision.0;
+        if self.newest_map.load(Ordering::Relaxed) > revision {
+            return true;
+        }
+        match self.broker.gather(wanted).await {
+            Ok(value) => {
+                let entry = Some(self.broker.entry(value, stored));
+                self.signal(Signal::Event(Event::Watched { key: Key::Map, entry, retained }));
+                true
+            }
+            Err(reason) => {
+                self.broker.hooks.report(Problem::MapIncomplete { revision, reason });
+                false
+            }
+        }
+    }
+
+    /// Looks for the parts of a map until they are there, or a later map is, or nobody listens.
+    fn again(&self, stored: backend::Entry, wanted: PartsWanted) -> impl Future<Output = ()> + use<> {
+        let later = Self {
+            broker: self.broker.clone(),
+            bucket: self.bucket,
+            signals: self.signals.clone(),
+            newest_map: self.newest_map.clone(),
+        };
+        async move {
+            loop {
+                tokio::time::sleep(AGAIN).await;
+                if later.signals.is_closed() || later.tell_parts(&stored, &wanted, false).await {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // Nobody listens any more when a worker has ended.
+        let _ = self.signals.send(signal);
+    }
+}

@@ -1,0 +1,183 @@
+//! Several workers in one process, on a backend in memory, with a log and a handler that writes down what it sees.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use phalanx_cluster::backend::{Backend, Embedded, Expect, Log, LogConfig, Settings};
+use phalanx_cluster::core::Config;
+use phalanx_cluster::{
+    Builder, Cluster, Delivery, Failure, Handler, HookError, Hooks, Owned, Problem, Subjects,
+};
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        notifications: LogConfig::new("work", ["work.*"]),
+        dead_letters: LogConfig::new("dead", ["dlq.*.*"]),
+        ..Settings::default()
+    }
+}
+
+/// As in production, five times as fast.
+pub(crate) fn config(fleet_size: u32) -> Config {
+    let ms = Duration::from_millis;
+    Config {
+        heartbeat_interval: ms(400),
+        lease_term: ms(2000),
+        lease_renewal: ms(1000),
+        claim_stale: ms(6000),
+        cold_start_window: ms(6000),
+        scale_window: ms(1000),
+        replacement_grace: ms(9000),
+        sweep_interval: ms(2000),
+        fleet_size: Some(fleet_size),
+        ..Config::default()
+    }
+}
+
+pub(crate) fn partitions(count: usize) -> Vec<(String, u64)> {
+    (0..count).map(|n| (n.to_string(), 1)).collect()
+}
+
+pub(crate) fn builder(backend: &Arc<dyn Backend>, config: Config, count: usize) -> Builder {
+    Cluster::builder(backend.clone())
+        .settings(settings())
+        .subjects(Subjects::new("work", ""))
+        .config(config)
+        .partitions(partitions(count))
+}
+
+pub(crate) fn memory() -> Arc<dyn Backend> {
+    Arc::new(Embedded::in_memory().unwrap())
+}
+
+/// Waits for something to become true, for half a minute.
+pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), asking)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within 30 s"))
+}
+
+pub(crate) async fn settled(workers: &[&Cluster], count: usize) {
+    until("every partition has one owner", async || {
+        let owned: Vec<_> = workers
+            .iter()
+            .flat_map(|worker| worker.assignment().iter().cloned().collect::<Vec<_>>())
+            .collect();
+        let distinct: std::collections::BTreeSet<_> = owned.iter().collect();
+        let versions: std::collections::BTreeSet<_> =
+            workers.iter().map(|w| w.status().map_version.0).collect();
+        (owned.len() == count && distinct.len() == count && versions.len() == 1).then_some(())
+    })
+    .await;
+}
+
+/// What was processed, by partition: payloads in the order of their ends.
+#[derive(Clone, Default)]
+pub(crate) struct Seen(pub(crate) Arc<Mutex<BTreeMap<String, Vec<String>>>>);
+
+impl Seen {
+    pub(crate) fn of(&self, partition: &str) -> Vec<String> {
+        self.0.lock().unwrap().get(partition).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.0.lock().unwrap().values().map(Vec::len).sum()
+    }
+}
+
+/// Writes down every message; `poison`, `fail`, `panic`, `slow`, and `hang` do what they say.
+pub(crate) struct Writer {
+    pub(crate) seen: Seen,
+}
+
+#[async_trait::async_trait]
+impl Handler for Writer {
+    async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
+        let text = String::from_utf8(delivery.payload.to_vec()).unwrap();
+        match text.split('-').next().unwrap_or_default() {
+            "poison" => return Err(Failure::Poison("it is poison".to_owned())),
+            "fail" => return Err(Failure::Retry("it fails".to_owned())),
+            "once" if delivery.attempt == 1 => {
+                return Err(Failure::Retry("the first time it fails".to_owned()));
+            }
+            "panic" => panic!("as it was told to"),
+            "hang" => std::future::pending().await,
+            "slow" => tokio::time::sleep(Duration::from_millis(300)).await,
+            _ => {}
+        }
+        if !delivery.may_write() {
+            return Err(Failure::Unavailable);
+        }
+        self.seen.0.lock().unwrap().entry(delivery.partition.to_string()).or_default().push(text);
+        Ok(())
+    }
+}
+
+/// Writes down what it is told.
+#[derive(Clone, Default)]
+pub(crate) struct Told(pub(crate) Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn has(&self, part: &str) -> bool {
+        self.lines().iter().any(|line| line.contains(part))
+    }
+
+    fn note(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+#[async_trait::async_trait]
+impl Hooks for Told {
+    async fn on_assignment_changed(
+        &self,
+        added: Vec<Owned>,
+        removed: Vec<Arc<str>>,
+    ) -> Result<(), HookError> {
+        for owned in added {
+            self.note(format!("+{} {}", owned.partition, owned.take.unwrap_or_default()));
+        }
+        for partition in removed {
+            self.note(format!("-{partition}"));
+        }
+        Ok(())
+    }
+
+    async fn on_state_changed(
+        &self,
+        from: phalanx_cluster::core::WorkerState,
+        to: phalanx_cluster::core::WorkerState,
+    ) -> Result<(), HookError> {
+        self.note(format!("{from:?}>{to:?}"));
+        Ok(())
+    }
+
+    async fn on_error(&self, problem: Problem) -> Result<(), HookError> {
+        self.note(format!("error: {problem}"));
+        Ok(())
+    }
+}
+
+pub(crate) async fn log(backend: &Arc<dyn Backend>) -> Arc<dyn Log> {
+    backend.log(&settings().notifications).await.unwrap()
+}
+
+pub(crate) async fn publish(log: &Arc<dyn Log>, partition: usize, payload: &str) {
+    let id = format!("{partition}:{payload}");
+    log.append(&format!("work.{partition}"), payload.to_owned().into(), Expect::NewId(&id)).await.unwrap();
+}
