@@ -7,6 +7,7 @@ use phalanx_cluster::core::{Config, Guard, WorkerState};
 
 use crate::faults::{Fault, Injection, Shake, inject, schedule};
 use crate::ledger::{Counts, Violation};
+use crate::log::Kind;
 use crate::rng::Rng;
 use crate::world::{Planned, Setup, World};
 
@@ -16,6 +17,8 @@ const HEALING: Duration = Duration::from_secs(60);
 const TAIL: Duration = Duration::from_secs(10);
 /// How long it may take until a message that does harm is condemned.
 const HARM: Duration = Duration::from_secs(120);
+/// How long a planned restart takes: everybody else's messages must be processed by then.
+const RESTART: Duration = Duration::from_secs(5);
 /// How long after a crash the orphans must be theirs who can take them.
 const RECOVERY: Duration = Duration::from_secs(7);
 
@@ -127,6 +130,7 @@ impl Run {
         world.run_until(self.length);
         faults.extend(world.shaken().iter().map(|(kind, count)| (*kind, *count)));
         self.heal(&mut world);
+        self.restart_in_the_calm(&mut world, rng.one_in(2));
         let recovery = self.crash_in_the_calm(&mut world, rng.one_in(2));
         world.close_books();
         tell(&mut world);
@@ -170,6 +174,46 @@ impl Run {
             world.violate(16, what);
         }
         world.close_books();
+    }
+
+    /// One planned restart when nothing else happens, where the fleet size is set: no map is made for it, and whatever the
+    /// others own is processed meanwhile.
+    fn restart_in_the_calm(&self, world: &mut World, leader: bool) {
+        let sized = world.map().is_some_and(|map| map.fleet_size.is_some());
+        if world.has_violations() || self.workers < 2 || !sized {
+            return;
+        }
+        let Some(victim) = world.living().find(|&process| {
+            world.worker(process).is_leader() == leader && world.worker(process).owned() > 0
+        }) else {
+            return;
+        };
+        let Some(id) = world.worker(victim).holder().map(|holder| holder.id.0) else { return };
+        let versions = world.publications().len();
+        let workers: Vec<u32> = world.map().into_iter().flat_map(|map| &map.workers).map(|id| id.0).collect();
+        let others: Vec<u32> = workers
+            .into_iter()
+            .filter(|other| *other != id)
+            .flat_map(|other| world.chambers_of(other))
+            .collect();
+        world.terminate(victim);
+        for &chamber in &others {
+            world.publish(chamber, Kind::Good);
+        }
+        let end = world.now() + RESTART;
+        world.run_until(end);
+        let waiting = world.unresolved(&others);
+        if waiting > 0 {
+            world
+                .violate(18, format!("defender-{id} restarts, and {waiting} messages of others wait for it"));
+        }
+        world.start();
+        let end = world.now() + RESTART * 3;
+        world.run_until(end);
+        let made = world.publications().len() - versions;
+        if made > 0 {
+            world.violate(14, format!("a restart of defender-{id} made {made} versions"));
+        }
     }
 
     /// One crash when nothing else happens: its chambers must have a living owner within the promise.

@@ -597,6 +597,15 @@ impl Ledger {
         book.visible.insert(is.position, (number, written.visible));
     }
 
+    /// How many messages of these chambers are still to be resolved.
+    pub(crate) fn unresolved(&self, chambers: &[u32]) -> usize {
+        let books = chambers.iter().filter_map(|&chamber| self.books.get(chamber as usize));
+        let open = |book: &Book| {
+            book.at.values().filter(|&&message| book.messages[message].status == Status::Open).count()
+        };
+        books.map(open).sum()
+    }
+
     /// Whether a message that kills its worker or takes for ever is still to be resolved.
     pub(crate) fn has_harmful_messages(&self) -> bool {
         self.books.iter().any(|book| {

@@ -120,6 +120,11 @@ impl World {
         std::mem::take(&mut self.ledger.violations)
     }
 
+    /// How many messages of these chambers are still to be resolved.
+    pub fn unresolved(&self, chambers: &[u32]) -> usize {
+        self.ledger.unresolved(chambers)
+    }
+
     /// Whether a message that does harm is still to be resolved.
     pub fn has_harmful_messages(&self) -> bool {
         self.ledger.has_harmful_messages()

@@ -43,6 +43,11 @@ impl Chamber {
             self.found(next, None, ctx);
             return;
         }
+        // The same message may stand at the same sequence of another log.
+        if let Some(info) = page.info.filter(|info| leader && info.stream != cursor.stream) {
+            self.replace(info.stream, ctx);
+            return;
+        }
         let vouched = sequence > 0
             && page.messages.first().is_some_and(|first| {
                 first.sequence == sequence && (cursor.context.is_empty() || first.context == cursor.context)
@@ -57,7 +62,7 @@ impl Chamber {
             self.read(true, ctx);
             return;
         };
-        if info.stream != cursor.stream || sequence > 0 && info.first <= sequence {
+        if sequence > 0 && info.first <= sequence {
             self.replace(info.stream, ctx);
             return;
         }
