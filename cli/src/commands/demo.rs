@@ -23,6 +23,7 @@ is not built yet. What works today:
   phalanx spc eval 'mean(RF[10s..50s])' --csv FILE   an indicator from traces
   phalanx mebo inspect|decode|encode                 T-chart blobs: look into them, read them, write them
   phalanx etl run asvs --source asvs=FILE            a security feed, parsed, stored, shown by its URN
+  phalanx sim --hours 0.1                            a cluster of 30 under every fault, in virtual time
   phalanx fsm worker                                 the life of a worker, as the code has it
   cargo xtask test                                   every test, on real NATS and real Cassandra
 ";
