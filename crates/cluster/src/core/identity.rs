@@ -284,8 +284,9 @@ impl Identity {
             },
             Stage::Held(held) if held.pending == Some(ticket) => match entry {
                 Ok(Some(entry)) if self.is_mine(&entry) => {
-                    let written = Written { revision: entry.revision, stored_at: entry.stored_at };
-                    self.renewed(written)
+                    // Ours when it was read; only a swap proves that it still is.
+                    self.renewed(Written { revision: entry.revision, stored_at: entry.stored_at });
+                    Outcome::Nothing
                 }
                 Ok(Some(_)) => {
                     let id = held.holder.id;

@@ -508,6 +508,11 @@ pub(super) struct Tickets {
 }
 
 impl Tickets {
+    /// The last one that was given: what is asked from now on has a higher one.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
     pub(super) fn next(&mut self, purpose: Purpose) -> Ticket {
         self.last += 1;
         Ticket { purpose, serial: self.last }

@@ -127,7 +127,7 @@ impl World {
         let now = self.now;
         let target = &mut self.processes[process.index()];
         target.slowness = by;
-        target.disturbed_until = target.disturbed_until.max(now + AFTERMATH);
+        target.disturb(now + AFTERMATH);
     }
 
     /// The heartbeats of a process get lost, and nothing else does.

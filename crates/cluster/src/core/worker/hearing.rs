@@ -134,15 +134,21 @@ impl Worker {
             Purpose::Heartbeat => {
                 self.unanswered.remove(&ticket.serial);
                 if result.is_ok() {
-                    let was_open = self.fence.stage() == Stage::Open;
+                    let before = self.fence.stage();
                     self.fence.heartbeat_acknowledged(now, ticket.serial);
-                    if was_open {
+                    if self.fence.stage() != before {
+                        self.fence_floor = self.tickets.last();
+                    }
+                    if before == Stage::Open {
                         return Scope::Nothing;
                     }
                 }
             }
             Purpose::Claim | Purpose::Renew => {
                 let outcome = self.identity.written(ticket, result, &mut self.tickets, out);
+                if outcome == identity::Outcome::Renewed && ticket.serial > self.fence_floor {
+                    self.claim_is_proved();
+                }
                 self.identity_came_to(now, outcome, out);
             }
             Purpose::Lease => {
@@ -196,7 +202,7 @@ impl Worker {
                     if let Some(Entry { value: Value::Map(map), revision, .. }) = entry {
                         self.see_map(map, revision, out);
                     }
-                    if self.fence.map_read(now) {
+                    if ticket.serial > self.fence_floor && self.fence.map_read(now) {
                         out.push(Effect::Unfence);
                         self.leave_degraded(now);
                     }
@@ -211,6 +217,14 @@ impl Worker {
                     self.note_read_heartbeat(now, id, &beat);
                 }
             }
+        }
+    }
+
+    /// The claim was swapped after the heartbeat that is to open the fence was acknowledged.
+    fn claim_is_proved(&mut self) {
+        if matches!(self.fence.stage(), Stage::AwaitingClaim { .. }) {
+            self.fence.claim_renewed();
+            self.fence_floor = self.tickets.last();
         }
     }
 
@@ -241,9 +255,6 @@ impl Worker {
             identity::Outcome::Renewed => {
                 if !self.config.keeps(Guard::HeartbeatAlone) {
                     self.fence.prove(now);
-                }
-                if matches!(self.fence.stage(), Stage::AwaitingClaim { .. }) {
-                    self.fence.claim_renewed();
                 }
             }
             identity::Outcome::Lost(id) => {

@@ -100,6 +100,8 @@ pub struct Worker {
     behind_since: Option<Time>,
     next_heartbeat: Time,
     next_renewal: Time,
+    /// On the way out of the fence only answers to later requests count.
+    fence_floor: u64,
     /// A heartbeat is wanted besides the tick.
     heartbeat_now: bool,
     unanswered: BTreeSet<u64>,
@@ -137,6 +139,7 @@ impl Worker {
             behind_since: None,
             next_heartbeat: now,
             next_renewal: now,
+            fence_floor: 0,
             heartbeat_now: false,
             unanswered: BTreeSet::new(),
             drained: false,
