@@ -13,6 +13,8 @@ use phalanx_cluster::backend::{Backend, BucketConfig, Entry, Error, Kv, Log, Log
 use phalanx_cluster::core::Condition;
 use phalanx_cluster::core::types::Revision;
 use phalanx_ledger::{Args, run};
+use std::time::{Duration, Instant};
+
 use rustix::process::{Signal, getpid, kill_process};
 
 #[tokio::main]
@@ -34,6 +36,12 @@ fn halt() {
     let Ok(mark) = std::env::var("HALT_MARK") else { return };
     if std::fs::File::create_new(mark).is_ok() {
         let _ = kill_process(getpid(), Signal::STOP);
+        // The kernel stops one thread after the other, and this one perhaps last: it goes on only after it has stood still.
+        let mut before = Instant::now();
+        while before.elapsed() < Duration::from_millis(500) {
+            before = Instant::now();
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 

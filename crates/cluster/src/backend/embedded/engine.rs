@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "the shell reads clocks; the core does not")]
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -121,6 +122,8 @@ enum Command {
 pub(super) struct Engine {
     commands: mpsc::Sender<Command>,
     pub(super) signals: Arc<Signals>,
+    /// A stop was sent: whatever is sent after it is not carried out.
+    stopping: AtomicBool,
 }
 
 impl Engine {
@@ -138,7 +141,7 @@ impl Engine {
                 serve(session, &inbox, &theirs, lock);
             })
             .map_err(|e| Error::failed(what, e))?;
-        Ok(Self { commands, signals })
+        Ok(Self { commands, signals, stopping: AtomicBool::new(false) })
     }
 
     /// Runs `work` in a transaction and answers when it is on disk.
@@ -176,12 +179,18 @@ impl Engine {
         if self.commands.send(Command::Work(job)).is_err() {
             return Err(Error::failed(what, "the data folder is closed"));
         }
-        answer.await.unwrap_or_else(|_| Err(Error::unknown(what, "the database thread ended")))
+        // Whatever is asked after the stop was asked for is thrown away untouched.
+        let stopped = self.stopping.load(Ordering::SeqCst);
+        answer.await.unwrap_or_else(|_| match stopped {
+            true => Err(Error::failed(what, "the data folder is closed")),
+            false => Err(Error::unknown(what, "the database thread ended")),
+        })
     }
 
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.commands.send(Command::Stop(done)).is_ok() {
+            self.stopping.store(true, Ordering::SeqCst);
             // An error means that it was closed already.
             let _ = closed.await;
         }
