@@ -119,7 +119,9 @@ impl Identity {
         out: &mut Vec<Effect>,
     ) -> Outcome {
         let Some((entry, claim)) = entry.and_then(|entry| claim_of(entry).map(|claim| (entry, claim))) else {
-            self.claims.remove(&id);
+            if let Some(gone) = self.claims.remove(&id).filter(|claim| claim.pod == self.pod) {
+                self.given_back.insert(id, gone.revision);
+            }
             return Outcome::Nothing;
         };
         // Our own claim may be shown before it is answered: that is the life we are about to begin, not an earlier one.
@@ -228,6 +230,11 @@ impl Identity {
     ) -> Outcome {
         match &self.stage {
             &Stage::Claiming { id, ticket: expected } if expected == ticket => match result {
+                // An answer may come so late that the watch has shown who came after us.
+                Ok(written) if self.is_over(id, written.revision) => {
+                    self.stage = Stage::None;
+                    Outcome::LookOn
+                }
                 Ok(written) => self.hold(id, written),
                 Err(WriteError::Failed) => {
                     self.stage = Stage::None;
@@ -356,6 +363,12 @@ impl Identity {
         if let Stage::Held(held) = &mut self.stage {
             held.pending = Some(ticket);
         }
+    }
+
+    /// Whether the watch has shown that a claim of ours was removed or taken since.
+    fn is_over(&self, id: WorkerId, revision: Revision) -> bool {
+        self.given_back.get(&id).is_some_and(|by| *by >= revision)
+            || self.claims.get(&id).is_some_and(|claim| claim.revision > revision && claim.pod != self.pod)
     }
 
     fn was_given_back(&self, id: WorkerId, entry: &Entry) -> bool {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::Guard;
 use super::config::Config;
 use super::io::{Effect, Purpose, ReadError, Ticket, Tickets};
-use super::types::{Entry, Incarnation, Key, Revision, Time, WorkerId};
+use super::types::{Entry, Incarnation, Key, Revision, Time, Value, WorkerId};
 
 /// How far the inquiry about one worker has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +102,9 @@ impl Suspects {
             Stage::ReadingClaim(_) => {
                 let ticket = tickets.next(Purpose::SuspectHeartbeat);
                 out.push(Effect::Read { ticket, key: Key::Heartbeat(id) });
-                *stage =
-                    Stage::ReadingHeartbeat { ticket, claim: entry.as_ref().map(|entry| entry.revision) };
+                // A claim that is newer than the suspect is its successor's: there is nothing to free, only to wait for.
+                let claim = entry.as_ref().filter(|entry| !begins_a_life_after(entry, *life));
+                *stage = Stage::ReadingHeartbeat { ticket, claim: claim.map(|entry| entry.revision) };
                 Finding::Open
             }
             Stage::ReadingHeartbeat { claim, .. } => {
@@ -159,6 +160,11 @@ impl Suspects {
         });
         waits.min()
     }
+}
+
+/// Whether a claim was made, not renewed, after that life of its id began.
+fn begins_a_life_after(entry: &Entry, life: Incarnation) -> bool {
+    matches!(&entry.value, Value::Claim(claim) if claim.renewals == 0 && entry.stored_at > life.0)
 }
 
 fn asks(stage: Stage, ticket: Ticket) -> bool {
