@@ -1,6 +1,6 @@
 //! The log: one stream of messages with sequences, kept for a while, and the stream of dead letters.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,13 +58,12 @@ pub(crate) struct Log {
     stream: u64,
     first: u64,
     last: u64,
-    last_stored_at: u64,
     /// When each retained message was stored, and of which chamber it is.
     order: VecDeque<(u64, Time, u32)>,
     subjects: Vec<VecDeque<Message>>,
     ids: HashMap<(u32, u64), Time>,
     pub(crate) retention: Duration,
-    letters: BTreeMap<(u32, Position), u64>,
+    letters: BTreeSet<(u32, Position)>,
 }
 
 impl Log {
@@ -73,12 +72,11 @@ impl Log {
             stream,
             first: 1,
             last: 0,
-            last_stored_at: 0,
             order: VecDeque::new(),
             subjects: Vec::new(),
             ids: HashMap::new(),
             retention,
-            letters: BTreeMap::new(),
+            letters: BTreeSet::new(),
         }
     }
 
@@ -101,7 +99,6 @@ impl Log {
         }
         self.ids.insert(id, now);
         self.last += 1;
-        self.last_stored_at = micros;
         if self.subjects.len() <= chamber as usize {
             self.subjects.resize(chamber as usize + 1, VecDeque::new());
         }
@@ -170,11 +167,7 @@ impl Log {
     }
 
     /// Publishes a dead letter where none is yet. Says whether it was stored now.
-    pub(crate) fn bury(&mut self, chamber: u32, position: Position, number: u64) -> bool {
-        if self.letters.contains_key(&(chamber, position)) {
-            return false;
-        }
-        self.letters.insert((chamber, position), number);
-        true
+    pub(crate) fn bury(&mut self, chamber: u32, position: Position) -> bool {
+        self.letters.insert((chamber, position))
     }
 }

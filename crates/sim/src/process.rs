@@ -92,7 +92,7 @@ pub(crate) struct Process {
     pub(crate) mute: bool,
     /// How much later it is shown what it watches.
     pub(crate) watch_delay: Duration,
-    /// Until then the next change of the map is not shown to it.
+    /// The next change of the map is not shown to it.
     pub(crate) drops_map: bool,
     /// Until then it may not be expected to do well: it was stopped, cut off, or waited in vain for an answer.
     pub(crate) disturbed_until: Time,

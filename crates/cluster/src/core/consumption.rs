@@ -27,6 +27,7 @@ pub(super) struct Ground<'a> {
     pub(super) map: &'a AssignmentMap,
     pub(super) roster: &'a Roster,
     pub(super) clock: &'a HealthyClock,
+    /// The newest time of the broker that was seen, in microseconds.
     pub(super) broker_time: u64,
 }
 
@@ -83,19 +84,9 @@ impl Consumption {
         self.parting.is_empty()
     }
 
-    /// How many messages are processed now.
-    pub(super) fn running(&self) -> usize {
-        self.running.len()
-    }
-
     /// Somebody follows a map newer than ours: it must be read. Says so once.
     pub(super) fn take_wish_for_map(&mut self) -> bool {
         std::mem::take(&mut self.wants_map)
-    }
-
-    /// How far a partition is committed, as far as this worker knows.
-    pub(super) fn committed(&self, partition: &str) -> Option<super::cursor::Position> {
-        self.chambers.get(partition).and_then(Chamber::committed)
     }
 
     /// A map gives and takes partitions, and every cursor is looked at again.
@@ -365,13 +356,7 @@ impl Consumption {
         self.unindex(name);
         let Some(chamber) = self.chambers.get_mut(name) else { return };
         let mut ctx = Context {
-            now: ground.now,
-            config: ground.config,
-            me: ground.me,
-            map: ground.map,
-            roster: ground.roster,
-            clock: ground.clock,
-            broker_time: ground.broker_time,
+            ground,
             name,
             tickets,
             asked: &mut self.asked,

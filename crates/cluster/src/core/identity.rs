@@ -77,7 +77,7 @@ pub(super) struct Identity {
     claims: BTreeMap<WorkerId, SeenClaim>,
     /// The newest life seen of each id.
     lives: BTreeMap<WorkerId, Incarnation>,
-    /// By which revision an id was given back: a late answer may still show it as ours.
+    /// Up to which revision an id is ours no more, given back or removed: a late answer may still show it as ours.
     given_back: BTreeMap<WorkerId, Revision>,
     stage: Stage,
 }
@@ -384,5 +384,53 @@ fn claim_of(entry: &Entry) -> Option<&Claim> {
     match &entry.value {
         Value::Claim(claim) => Some(claim),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::roster::tests::healthy_clock;
+
+    const ID: WorkerId = WorkerId(0);
+
+    fn pod(name: &str) -> Pod {
+        Pod { name: name.into(), uid: name.into() }
+    }
+
+    fn claim(name: &str, revision: u64) -> Entry {
+        let value = Value::Claim(Claim { pod: pod(name), renewals: 0 });
+        Entry { value, revision: Revision(revision), stored_at: revision }
+    }
+
+    /// What becomes of a claim whose answer, by revision 5, comes after the watch has shown these.
+    fn answered_after(shown: &[Option<Entry>]) -> Outcome {
+        let (clock, mut tickets, mut out) = (healthy_clock(5), Tickets::default(), Vec::new());
+        let mut identity = Identity::new(pod("anna"));
+        let search = Search {
+            in_map: &BTreeSet::new(),
+            limit: 1,
+            stale: Time::from_secs(30),
+            map_first: true,
+            clock: &clock,
+        };
+        assert!(identity.search(&search, &mut tickets, &mut out));
+        for entry in shown {
+            identity.watched(ID, entry.as_ref(), &clock, &mut tickets, &mut out);
+        }
+        let written = Written { revision: Revision(5), stored_at: 5 };
+        let ticket = Ticket { purpose: Purpose::Claim, serial: 1 };
+        identity.written(ticket, Ok(written), &mut tickets, &mut out)
+    }
+
+    #[test]
+    fn a_claim_that_the_watch_shows_before_its_answer_is_held() {
+        assert!(matches!(answered_after(&[Some(claim("anna", 5))]), Outcome::Claimed(_)));
+    }
+
+    #[test]
+    fn a_late_answer_does_not_beat_a_removal_or_a_successor_that_the_watch_has_shown() {
+        assert_eq!(answered_after(&[Some(claim("anna", 5)), None]), Outcome::LookOn);
+        assert_eq!(answered_after(&[Some(claim("anna", 5)), None, Some(claim("berta", 7))]), Outcome::LookOn);
     }
 }

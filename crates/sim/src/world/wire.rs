@@ -152,7 +152,7 @@ impl World {
             }
             Effect::PublishDead { ticket, partition, work, .. } => {
                 let chamber = self.numbers[&partition];
-                if self.log.bury(chamber, work.position, decode(&work.message.payload).0) {
+                if self.log.bury(chamber, work.position) {
                     self.ledger.buried(self.now, chamber, &work);
                 }
                 Event::Done { ticket, happened: true }
@@ -226,7 +226,7 @@ impl World {
             let late = target.cut_in.saturating_sub(now) + target.watch_delay;
             let event = Event::Watched { key: key.clone(), entry: entry.clone(), retained: false };
             let before = target.held_back.iter().filter(|(_, of, _)| *of == bucket).map(|(at, ..)| *at).max();
-            let at = before.map_or(Time::ZERO, |at| at).max(now + late + LATENCY);
+            let at = before.unwrap_or_default().max(now + late + LATENCY);
             target.held_back.push((at, bucket, event));
             self.later(at - now, Happening::ShowHeldBack(process));
         }

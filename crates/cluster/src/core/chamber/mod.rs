@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::Guard;
 use super::config::Config;
+use super::consumption::Ground;
 use super::cursor::{Cursor, Position};
 use super::health::HealthyClock;
 use super::io::{Condition, Effect, Last, LogInfo, Message, Purpose, Ticket, Tickets};
@@ -32,14 +33,7 @@ const EARLY_BELL: [Duration; 3] =
 
 /// What a partition may look at and use.
 pub(super) struct Context<'a> {
-    pub(super) now: Time,
-    pub(super) config: &'a Config,
-    pub(super) me: Holder,
-    pub(super) map: &'a AssignmentMap,
-    pub(super) roster: &'a Roster,
-    pub(super) clock: &'a HealthyClock,
-    /// The newest time of the broker that was seen, in microseconds.
-    pub(super) broker_time: u64,
+    pub(super) ground: &'a Ground<'a>,
     pub(super) name: &'a Arc<str>,
     pub(super) tickets: &'a mut Tickets,
     pub(super) asked: &'a mut BTreeMap<u64, Arc<str>>,
@@ -202,11 +196,6 @@ impl Chamber {
         self.known.as_ref().map(|known| known.cursor.version)
     }
 
-    /// How far it is committed, as far as this worker knows.
-    pub(super) fn committed(&self) -> Option<Position> {
-        self.known.as_ref().map(|known| known.cursor.position)
-    }
-
     /// Whether nothing that must be finished is going on.
     pub(super) fn is_quiet(&self) -> bool {
         let decides = |goal: &Goal| !matches!(goal, Goal::Take | Goal::Alone(_) | Goal::Clean);
@@ -261,7 +250,7 @@ impl Chamber {
     /// The delay is over.
     pub(super) fn due(&mut self, ctx: &mut Context<'_>) {
         let Activity::Delayed { until, then } = &self.activity else { return };
-        if *until > ctx.now {
+        if *until > ctx.ground.now {
             return;
         }
         match then.clone() {
@@ -270,7 +259,7 @@ impl Chamber {
                 self.activity = Activity::Resting;
             }
             Then::Read => self.read(false, ctx),
-            Then::Run(message) => self.activity = Activity::Ready { message, since: ctx.now },
+            Then::Run(message) => self.activity = Activity::Ready { message, since: ctx.ground.now },
             Then::Bury(message) => self.bury(message, ctx),
             Then::Publish(message) => self.publish_dead(message, ctx),
             Then::Swap(swap) => self.begin_swap(swap.proposed, swap.condition, swap.goal, ctx),
@@ -279,7 +268,7 @@ impl Chamber {
     }
 
     fn delay(&mut self, by: Duration, then: Then, ctx: &Context<'_>) {
-        self.activity = Activity::Delayed { until: ctx.now + by, then };
+        self.activity = Activity::Delayed { until: ctx.ground.now + by, then };
     }
 
     fn wait_for_store(&mut self, then: Then, ctx: &Context<'_>) {

@@ -11,7 +11,8 @@ impl Chamber {
     pub(super) fn read(&mut self, leader: bool, ctx: &mut Context<'_>) {
         let Some(known) = &self.known else { return };
         let sequence = known.cursor.position.sequence;
-        let from = if ctx.config.keeps(Guard::ReadFromCursor) { sequence.max(1) } else { sequence + 1 };
+        let from =
+            if ctx.ground.config.keeps(Guard::ReadFromCursor) { sequence.max(1) } else { sequence + 1 };
         // Before the first commit nothing in the log can vouch for what was there before.
         let leader = leader || sequence == 0;
         let ticket = ctx.ask(Purpose::ReadLog);
@@ -39,7 +40,7 @@ impl Chamber {
         let cursor = &known.cursor;
         let sequence = cursor.position.sequence;
         let next = page.messages.iter().find(|message| message.sequence > sequence).cloned();
-        if !ctx.config.keeps(Guard::ReadFromCursor) {
+        if !ctx.ground.config.keeps(Guard::ReadFromCursor) {
             self.found(next, None, ctx);
             return;
         }
@@ -89,7 +90,7 @@ impl Chamber {
             if dead {
                 self.bury(message, ctx);
             } else {
-                self.activity = Activity::Ready { message, since: ctx.now };
+                self.activity = Activity::Ready { message, since: ctx.ground.now };
             }
             return;
         }
@@ -129,7 +130,7 @@ pub(super) fn has_work(known: &Known, info: &LogInfo, last: Option<&Last>, ctx: 
 /// Whether it must be noted that nothing unread is there: it was not noted for long, or something may have expired.
 fn is_dusty(known: &Known, info: &LogInfo, ctx: &Context<'_>) -> bool {
     let cursor = &known.cursor;
-    let age = Duration::from_micros(ctx.broker_time.saturating_sub(known.stored_at));
-    let old = age >= ctx.config.clean_interval && info.last > cursor.read_to();
+    let age = Duration::from_micros(ctx.ground.broker_time.saturating_sub(known.stored_at));
+    let old = age >= ctx.ground.config.clean_interval && info.last > cursor.read_to();
     old || info.first > cursor.read_to() + 1
 }

@@ -14,7 +14,7 @@ impl Chamber {
         let Activity::Ready { message, .. } = &self.activity else { return };
         let message = message.clone();
         match &self.known {
-            Some(known) if self.wants_solo(ctx.config) => {
+            Some(known) if self.wants_solo(ctx.ground.config) => {
                 let alone = known.cursor.alone(message.sequence);
                 self.swap(alone, Goal::Alone(message), ctx);
             }
@@ -23,7 +23,7 @@ impl Chamber {
     }
 
     pub(super) fn run(&mut self, message: Message, ctx: &mut Context<'_>) {
-        let Some(work) = self.work(&message, ctx.config) else { return };
+        let Some(work) = self.work(&message, ctx.ground.config) else { return };
         let ticket = ctx.ask(Purpose::Process);
         ctx.out.push(Effect::Process { ticket, partition: ctx.name.clone(), work: Box::new(work) });
         self.activity = Activity::Running { ticket, message };
@@ -66,7 +66,7 @@ impl Chamber {
             Outcome::Poison(reason) => {
                 self.remembers = false;
                 let condemned = known.cursor.condemned(message.sequence, &reason);
-                if ctx.config.keeps(Guard::DeadFirst) {
+                if ctx.ground.config.keeps(Guard::DeadFirst) {
                     self.swap(condemned, Goal::Condemn(message), ctx);
                 } else {
                     self.known = Some(Known { cursor: condemned, ..known.clone() });
@@ -76,33 +76,38 @@ impl Chamber {
             Outcome::Unavailable => {
                 // What was written may still land: the next attempt needs a take of its own.
                 self.remembers = false;
-                let retaken = known.cursor.taken(ctx.me, ctx.map.version, Predecessor::Ourselves);
+                let retaken =
+                    known.cursor.taken(ctx.ground.me, ctx.ground.map.version, Predecessor::Ourselves);
                 self.swap(retaken, Goal::Wait, ctx);
             }
         }
     }
 
     pub(super) fn advance(&mut self, message: Message, goal: fn(Message) -> Goal, ctx: &mut Context<'_>) {
-        let (Some(work), Some(known)) = (self.work(&message, ctx.config), &self.known) else { return };
+        let (Some(work), Some(known)) = (self.work(&message, ctx.ground.config), &self.known) else { return };
         let next = known.cursor.advanced(message.sequence, message.context.clone(), work.stamp);
         let next = next.clean(self.clean_to);
         self.swap(next, goal(message), ctx);
     }
 
     pub(super) fn bury(&mut self, message: Message, ctx: &mut Context<'_>) {
-        if !ctx.config.keeps(Guard::DeadWritesState) {
+        if !ctx.ground.config.keeps(Guard::DeadWritesState) {
             self.publish_dead(message, ctx);
             return;
         }
-        let (Some(work), Some(reason)) = (self.work(&message, ctx.config), self.reason()) else { return };
+        let (Some(work), Some(reason)) = (self.work(&message, ctx.ground.config), self.reason()) else {
+            return;
+        };
         let ticket = ctx.ask(Purpose::Bury);
         ctx.out.push(Effect::Bury { ticket, partition: ctx.name.clone(), work: Box::new(work), reason });
         self.activity = Activity::Burying { ticket, message };
     }
 
     pub(super) fn publish_dead(&mut self, message: Message, ctx: &mut Context<'_>) {
-        let (Some(mut work), Some(reason)) = (self.work(&message, ctx.config), self.reason()) else { return };
-        if !ctx.config.keeps(Guard::Generations) {
+        let (Some(mut work), Some(reason)) = (self.work(&message, ctx.ground.config), self.reason()) else {
+            return;
+        };
+        if !ctx.ground.config.keeps(Guard::Generations) {
             work.position.generation = 0;
         }
         let ticket = ctx.ask(Purpose::PublishDead);

@@ -48,12 +48,12 @@ impl Chamber {
         match result {
             Ok(written) => self.reached(*swap, written, true, ctx),
             Err(WriteError::Failed) => self.delay(RETRY, Then::Swap(swap), ctx),
-            Err(WriteError::Unknown) if !ctx.config.keeps(Guard::SettleFirst) => match swap.goal {
-                Goal::Commit(message) => self.activity = Activity::Ready { message, since: ctx.now },
+            Err(WriteError::Unknown) if !ctx.ground.config.keeps(Guard::SettleFirst) => match swap.goal {
+                Goal::Commit(message) => self.activity = Activity::Ready { message, since: ctx.ground.now },
                 _ => self.settle(swap, ctx),
             },
             Err(WriteError::Conflict | WriteError::Unknown) => {
-                if ctx.config.keeps(Guard::CacheDropped) {
+                if ctx.ground.config.keeps(Guard::CacheDropped) {
                     self.remembers = false;
                 }
                 self.settle(swap, ctx);
@@ -120,7 +120,7 @@ impl Chamber {
             Goal::Take => {
                 self.held = true;
                 self.left_solo = false;
-                if ctx.config.keeps(Guard::CacheDropped) {
+                if ctx.ground.config.keeps(Guard::CacheDropped) {
                     self.remembers = false;
                 }
                 self.clean_to = 0;
@@ -134,7 +134,7 @@ impl Chamber {
             }
             Goal::Alone(message) => self.run(message, ctx),
             Goal::Commit(message) => {
-                self.remembers = certain || !ctx.config.keeps(Guard::CacheDropped);
+                self.remembers = certain || !ctx.ground.config.keeps(Guard::CacheDropped);
                 tell_committed(&message, false, ctx);
                 self.read(false, ctx);
             }

@@ -32,8 +32,8 @@ impl Chamber {
         self.survey = None;
         let found = entry.as_ref().and_then(known_of);
         if self.held
-            && ctx.config.keeps(Guard::HolderReadsCursor)
-            && self.is_displaced(found.as_ref(), ctx.me)
+            && ctx.ground.config.keeps(Guard::HolderReadsCursor)
+            && self.is_displaced(found.as_ref(), ctx.ground.me)
         {
             self.displace(ctx);
         }
@@ -45,10 +45,10 @@ impl Chamber {
             return;
         }
         if !self.held {
-            let ours = found.as_ref().is_some_and(|found| found.cursor.holder == ctx.me);
+            let ours = found.as_ref().is_some_and(|found| found.cursor.holder == ctx.ground.me);
             self.left_solo &= ours;
             self.known = found;
-            self.held = ours && !ctx.config.keeps(Guard::RetakeAfterRegain);
+            self.held = ours && !ctx.ground.config.keeps(Guard::RetakeAfterRegain);
         }
         let (info, last) = log.unzip();
         (self.log, self.last) = (info, last.flatten());
@@ -91,7 +91,7 @@ impl Chamber {
         if self.held {
             self.read(true, ctx);
         } else {
-            self.activity = Activity::HandingOver { since: ctx.now };
+            self.activity = Activity::HandingOver { since: ctx.ground.now };
             self.hand_over(ctx);
         }
     }
@@ -100,12 +100,12 @@ impl Chamber {
     pub(in crate::core) fn hand_over(&mut self, ctx: &mut Context<'_>) {
         let (Activity::HandingOver { since }, Some(known)) = (&self.activity, &self.known) else { return };
         let gainer = Gainer {
-            me: ctx.me,
-            map: ctx.map,
-            config: ctx.config,
-            roster: ctx.roster,
-            clock: ctx.clock,
-            waited: ctx.now.saturating_sub(*since),
+            me: ctx.ground.me,
+            map: ctx.ground.map,
+            config: ctx.ground.config,
+            roster: ctx.ground.roster,
+            clock: ctx.ground.clock,
+            waited: ctx.ground.now.saturating_sub(*since),
         };
         match may_take(&known.cursor, &gainer) {
             Verdict::Wait => {}
@@ -116,17 +116,17 @@ impl Chamber {
 
     pub(super) fn take(&mut self, predecessor: Predecessor, ctx: &mut Context<'_>) {
         let Some(known) = &self.known else { return };
-        if !ctx.config.keeps(Guard::TakeFirst) {
+        if !ctx.ground.config.keeps(Guard::TakeFirst) {
             self.held = true;
             self.read(false, ctx);
             return;
         }
         let predecessor = match predecessor {
-            Predecessor::Unclean if !ctx.config.keeps(Guard::DeathsCount) => Predecessor::Clean,
+            Predecessor::Unclean if !ctx.ground.config.keeps(Guard::DeathsCount) => Predecessor::Clean,
             known => known,
         };
-        let mut taken = known.cursor.taken(ctx.me, ctx.map.version, predecessor);
-        if !ctx.config.keeps(Guard::SoloFirst) && taken.wants_solo() {
+        let mut taken = known.cursor.taken(ctx.ground.me, ctx.ground.map.version, predecessor);
+        if !ctx.ground.config.keeps(Guard::SoloFirst) && taken.wants_solo() {
             taken = Cursor { dead: Some("it was there too often".into()), ..taken };
         }
         if let Some(info) = self.log.filter(|info| info.stream != taken.stream) {
@@ -139,7 +139,10 @@ impl Chamber {
     /// The log is not the one the cursor knows: everything in it is new.
     pub(super) fn replace(&mut self, stream: u64, ctx: &mut Context<'_>) {
         let Some(known) = &self.known else { return };
-        let replaced = known.cursor.taken(ctx.me, ctx.map.version, Predecessor::Ourselves).replaced(stream);
+        let replaced = known
+            .cursor
+            .taken(ctx.ground.me, ctx.ground.map.version, Predecessor::Ourselves)
+            .replaced(stream);
         tell_replaced(&replaced, ctx);
         self.clean_to = 0;
         self.swap(replaced, Goal::Take, ctx);
@@ -178,7 +181,7 @@ impl Chamber {
     pub(super) fn create(&mut self, origin: Option<Origin>, ctx: &mut Context<'_>) {
         let info = self.log;
         let stream = info.map_or(0, |info| info.stream);
-        let above = ctx.config.keeps(Guard::OriginFromStore);
+        let above = ctx.ground.config.keeps(Guard::OriginFromStore);
         let newest = origin.as_ref().map_or(Position::default(), |origin| origin.newest);
         let predecessor = match &origin {
             Some(origin) if above => origin.predecessor,
@@ -187,9 +190,10 @@ impl Chamber {
         };
         let same_log = origin.as_ref().is_some_and(|origin| origin.stream == stream);
         let go_on = predecessor.filter(|_| same_log);
-        let generation = if above { ctx.broker_time.max(newest.generation + 1) } else { newest.generation };
+        let generation =
+            if above { ctx.ground.broker_time.max(newest.generation + 1) } else { newest.generation };
         let stamp = origin.as_ref().map_or(0, |origin| origin.stamp + 1);
-        let stamp = stamp.max(ctx.broker_time + ABOVE_THE_LATE);
+        let stamp = stamp.max(ctx.ground.broker_time + ABOVE_THE_LATE);
         // A partition that nobody has seen before begins with what the log holds of it.
         let clean_to = match (&origin, info) {
             (None, Some(info)) if self.last.is_none() => info.last,
@@ -204,8 +208,8 @@ impl Chamber {
             context: context.unwrap_or_else(|| "".into()),
             stream,
             stamp: if above { stamp } else { 0 },
-            holder: ctx.me,
-            version: ctx.map.version,
+            holder: ctx.ground.me,
+            version: ctx.ground.map.version,
             take: 1,
             failures: 0,
             deaths: 0,

@@ -204,16 +204,6 @@ impl Worker {
         self.state() == WorkerState::ClaimingId && self.synced && !self.identity.is_busy()
     }
 
-    /// How many messages it is processing.
-    pub fn running(&self) -> usize {
-        self.consumption.running()
-    }
-
-    /// How far a partition that it owns is committed, as far as it knows.
-    pub fn committed(&self, partition: &str) -> Option<Position> {
-        self.consumption.committed(partition)
-    }
-
     /// When the worker must be called again, whatever happens.
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadline
