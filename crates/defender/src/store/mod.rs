@@ -1,0 +1,88 @@
+//! Where charts, alarms and what is known of chambers are kept: one trait, an SQLite file and Apache Cassandra.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jiff::Timestamp;
+use phalanx_cluster::core::Position;
+use thiserror::Error;
+
+use crate::record::{Acknowledgement, Alarm, Chamber, Context, Metadata, Results, StateRow, UChart};
+
+/// Why the store did not do it.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// It does not answer, or not in time: no fault of what was asked. Asking again later is safe.
+    #[error("the chart store does not answer: {0}")]
+    Unavailable(String),
+    /// It answers, but refuses this.
+    #[error("the chart store refuses: {0}")]
+    Refused(String),
+}
+
+/// A part of a list of alarms.
+#[derive(Clone, Debug)]
+pub struct AlarmPage {
+    /// The alarms, the newest first, with what people said of them.
+    pub alarms: Vec<(Alarm, Option<Acknowledgement>)>,
+    /// Where the next page begins, if there is more.
+    pub next: Option<String>,
+}
+
+/// Where charts are kept. A write of a lower [mark](crate::record::Mark) never changes what one of a higher mark wrote,
+/// in whatever order they arrive.
+#[async_trait]
+pub trait ChartStore: Send + Sync + 'static {
+    /// Whether it answers.
+    async fn ping(&self) -> Result<(), StoreError>;
+
+    /// Stores the traces of a run, in parts.
+    async fn put_t_chart(&self, chamber: &Chamber, context: &str, chunks: &[Bytes])
+    -> Result<(), StoreError>;
+
+    /// The traces of a run, in order; none if they are not there (yet).
+    async fn t_chart(&self, chamber: &Chamber, context: &str) -> Result<Option<Vec<Bytes>>, StoreError>;
+
+    /// What the charts remember at exactly this position.
+    async fn state_at(&self, chamber: &Chamber, position: Position) -> Result<Option<StateRow>, StoreError>;
+
+    /// What was written last of what the charts remember, committed or not.
+    async fn newest_state(&self, chamber: &Chamber) -> Result<Option<StateRow>, StoreError>;
+
+    /// The last points of a chart, the newest first, each with position and take: also of attempts that do not count.
+    async fn u_charts(
+        &self,
+        chamber: &Chamber,
+        indicator: &str,
+        before: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<(UChart, Position, u64)>, StoreError>;
+
+    /// The names of the charts a chamber has points of.
+    async fn indicators(&self, chamber: &Chamber) -> Result<Vec<Arc<str>>, StoreError>;
+
+    /// Which attempts count, the newest message first.
+    async fn contexts(&self, chamber: &Chamber, limit: usize) -> Result<Vec<Context>, StoreError>;
+
+    /// Writes what a message leaves behind: all of it, or it will be written again.
+    async fn write(&self, results: &Results) -> Result<(), StoreError>;
+
+    /// The alarms of a chamber, or of all chambers on the days from `since`, the newest first.
+    async fn alarms(
+        &self,
+        chamber: Option<&Chamber>,
+        since: Timestamp,
+        page: Option<&str>,
+        limit: usize,
+    ) -> Result<AlarmPage, StoreError>;
+
+    /// Notes what a person said of an alarm.
+    async fn acknowledge(&self, alarm: &str, what: &Acknowledgement) -> Result<(), StoreError>;
+
+    /// Everything known of every chamber.
+    async fn metadata(&self) -> Result<Vec<Metadata>, StoreError>;
+
+    /// Notes what is known of chambers; whatever was known of them is replaced.
+    async fn put_metadata(&self, chambers: &[Metadata]) -> Result<(), StoreError>;
+}
