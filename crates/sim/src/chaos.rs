@@ -11,8 +11,9 @@ use crate::log::Kind;
 use crate::rng::Rng;
 use crate::world::{Planned, Setup, World};
 
-/// How long the world has to heal after the last fault.
-const HEALING: Duration = Duration::from_secs(60);
+/// How long the world has to heal after the last fault: a minute, which the two longest timers fill when everything was
+/// killed and no fleet size is set (30 s until a claim is stale, 30 s of a restart's window), and what follows them.
+const HEALING: Duration = Duration::from_secs(65);
 /// How long what a fault leaves behind may take to come to its end: waits, roll-outs, repeated notifications.
 const TAIL: Duration = Duration::from_secs(10);
 /// How long it may take until a message that does harm is condemned.

@@ -61,7 +61,11 @@ pub(super) fn decide(now: Time, open: Option<Window>, situation: Situation, conf
         // A window that was open when the last of them left is no restart's.
         let open = open.filter(|open| open.kind == WindowKind::Restart);
         let window = open.unwrap_or_else(|| window(WindowKind::Restart, config.cold_start_window));
-        return if now >= window.ends { Decision::Calculate } else { Decision::Wait(window) };
+        return if situation.complete || now >= window.ends {
+            Decision::Calculate
+        } else {
+            Decision::Wait(window)
+        };
     }
     // Whoever is missing may only not have been heard yet: until that is known, nothing is planned.
     if !situation.changed || situation.missing {
@@ -125,12 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_ends_without_a_calculation_when_everybody_is_back() {
+    fn a_restart_ends_without_a_calculation_when_everybody_is_back_and_with_one_when_the_fleet_is_whole_otherwise()
+     {
         let restarting = Situation { restarting: true, missing: true, ..CALM };
         let window = Window { kind: WindowKind::Restart, ends: s(130) };
         check(100, None, restarting, Decision::Wait(window));
         check(129, Some(window), Situation { missing: false, ..restarting }, Decision::Rest);
         check(130, Some(window), restarting, Decision::Calculate);
+        let others_came = Situation { changed: true, missing: false, ..restarting };
+        check(101, Some(window), others_came, Decision::Wait(window));
+        check(101, Some(window), Situation { complete: true, ..others_came }, Decision::Calculate);
         let left_open = Window { kind: WindowKind::PlannedScale, ends: s(105) };
         check(100, Some(left_open), restarting, Decision::Wait(window));
     }
