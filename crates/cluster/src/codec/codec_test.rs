@@ -34,6 +34,8 @@ fn map(partitions: usize) -> AssignmentMap {
             .collect(),
         fleet_size: Some(8),
         moved: 250,
+        moved_weight: 2_100,
+        lower_bound_weight: 2_000,
     }
 }
 
@@ -195,6 +197,9 @@ fn values_have_the_fields_of_the_requirements() {
     assert_eq!(map["defenderInfo"]["defender-5"]["podName"], "defender-7f8d9c");
     assert_eq!(map["defenderInfo"]["defender-7"]["chambers"], 0);
     assert_eq!(map["statistics"]["chambersMoved"], 250);
+    assert_eq!(map["statistics"]["movedWeight"], 2_100);
+    assert_eq!(map["statistics"]["lowerBoundWeight"], 2_000);
+    assert_eq!(map["statistics"]["ratioToLowerBound"], 1.05);
     assert_eq!(map["statistics"]["avgChambersPerDefender"], 12.5);
     assert_eq!(map["assignments"]["tool001:chamber1"], "defender-1");
 }

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::records::id_of;
 use super::{FORMAT, Rest, check_partition};
+use crate::core::planner::ratio_to_lower_bound;
 use crate::core::types::{Assignment, AssignmentMap, Epoch, Lifecycle, Version, WorkerId};
 
 /// What stands in a published map beside what was decided.
@@ -66,6 +67,9 @@ struct Statistics {
     weight_variance_percent: f64,
     calculation_duration_ms: f64,
     chambers_moved: usize,
+    moved_weight: u64,
+    lower_bound_weight: u64,
+    ratio_to_lower_bound: f64,
     min_over_mean: f64,
     max_over_mean: f64,
 }
@@ -106,14 +110,14 @@ pub(super) fn encode(map: &AssignmentMap, facts: &MapFacts<'_>, rest: &mut Rest)
         weights: map.assignments.iter().map(|(name, a)| (&**name, a.weight)).collect(),
         adopted: map.assignments.iter().filter(|(_, a)| a.adopted).map(|(name, _)| &**name).collect(),
         defender_info: info.collect(),
-        statistics: statistics(&loads, map.moved, calculation),
+        statistics: statistics(&loads, map, calculation),
         rest,
     };
     // Strings and numbers always become JSON.
     serde_json::to_vec(&record).unwrap_or_default().into()
 }
 
-fn statistics(loads: &BTreeMap<WorkerId, (usize, u64)>, moved: usize, calculation: f64) -> Statistics {
+fn statistics(loads: &BTreeMap<WorkerId, (usize, u64)>, map: &AssignmentMap, calculation: f64) -> Statistics {
     let count = loads.len().max(1) as f64;
     let counts = || loads.values().map(|(chambers, _)| *chambers);
     let weights = || loads.values().map(|(_, weight)| *weight);
@@ -130,7 +134,10 @@ fn statistics(loads: &BTreeMap<WorkerId, (usize, u64)>, moved: usize, calculatio
         avg_weight_per_defender: mean,
         weight_variance_percent: if mean > 0.0 { 100.0 * variance.sqrt() / mean } else { 0.0 },
         calculation_duration_ms: calculation,
-        chambers_moved: moved,
+        chambers_moved: map.moved,
+        moved_weight: map.moved_weight,
+        lower_bound_weight: map.lower_bound_weight,
+        ratio_to_lower_bound: ratio_to_lower_bound(map.moved_weight, map.lower_bound_weight),
         min_over_mean: over_mean(min),
         max_over_mean: over_mean(max),
     }
@@ -141,6 +148,8 @@ fn statistics(loads: &BTreeMap<WorkerId, (usize, u64)>, moved: usize, calculatio
 #[serde(rename_all = "camelCase", default)]
 struct KeptStatistics {
     chambers_moved: usize,
+    moved_weight: u64,
+    lower_bound_weight: u64,
     calculation_duration_ms: f64,
 }
 
@@ -189,6 +198,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(AssignmentMap, Rest), String> {
         assignments,
         fleet_size,
         moved: kept.chambers_moved,
+        moved_weight: kept.moved_weight,
+        lower_bound_weight: kept.lower_bound_weight,
     };
     let mut rest: Rest = fields
         .into_iter()

@@ -60,6 +60,8 @@ impl Scene {
             assignments: BTreeMap::new(),
             fleet_size: None,
             moved: 0,
+            moved_weight: 0,
+            lower_bound_weight: 0,
         };
         Self {
             consumption: Consumption::default(),

@@ -10,7 +10,9 @@ use phalanx_fsm::Fsm;
 
 use super::config::Config;
 use super::health::HealthyClock;
-use super::io::{Condition, Effect, Purpose, ReadError, Subjects, Ticket, Tickets, WriteError, Written};
+use super::io::{
+    Condition, Effect, Notice, Planned, Purpose, ReadError, Subjects, Ticket, Tickets, WriteError, Written,
+};
 use super::planner::Mode;
 use super::publication::{Draft, Imprint, same_partitions};
 use super::roster::Roster;
@@ -76,6 +78,8 @@ pub(super) struct Controller {
     /// The map that is being written.
     proposed: Option<Arc<AssignmentMap>>,
     window: Option<Window>,
+    /// How many changes the window has collected.
+    pending: usize,
     inherited: BTreeMap<WorkerId, Time>,
     suspects: Suspects,
     strangers: Strangers,
@@ -110,6 +114,7 @@ impl Controller {
             floor: around.last_state.map_or(Version(0), |(state, _)| state.version),
             proposed: None,
             window: None,
+            pending: 0,
             inherited: BTreeMap::new(),
             suspects: Suspects::new(around.config),
             strangers: Strangers::default(),
@@ -128,7 +133,8 @@ impl Controller {
     /// Takes over the window and the graces of the last leader, counted from when its word arrived here.
     fn inherit(&mut self, around: &Surroundings<'_>) {
         let Some((state, arrived)) = around.last_state else { return };
-        self.window = state.window.map(|(kind, left)| Window { kind, ends: *arrived + left });
+        self.window =
+            state.window.map(|(kind, left)| Window { kind, opened: *arrived, ends: *arrived + left });
         if !around.config.keeps(Guard::InheritedGraces) {
             return;
         }
@@ -138,6 +144,11 @@ impl Controller {
     /// The map as this leader last read or wrote it.
     pub(super) fn map(&self) -> Option<&(Arc<AssignmentMap>, Revision)> {
         self.map.as_ref()
+    }
+
+    /// How many changes wait for the end of the window.
+    pub(super) fn pending(&self) -> usize {
+        self.pending
     }
 
     pub(super) fn map_version(&self) -> Option<Version> {
@@ -221,7 +232,7 @@ impl Controller {
             if landed {
                 self.published(around);
             }
-            self.begin(around);
+            self.begin(around, out);
             return;
         }
         if map.epoch > self.epoch {
@@ -238,11 +249,18 @@ impl Controller {
     /// There is no map. If this process knows one it was lost, and is written again, above every version seen.
     fn restore(&mut self, around: &Surroundings<'_>, tickets: &mut Tickets, out: &mut Vec<Effect>) {
         let Some(known) = around.known_map else {
-            self.begin(around);
+            self.begin(around, out);
             return;
         };
         let version = Version(self.next_version(around).0.max(known.version.0 + 1));
-        let restored = Arc::new(AssignmentMap { epoch: self.epoch, version, moved: 0, ..(**known).clone() });
+        let restored = Arc::new(AssignmentMap {
+            epoch: self.epoch,
+            version,
+            moved: 0,
+            moved_weight: 0,
+            lower_bound_weight: 0,
+            ..(**known).clone()
+        });
         let ticket = tickets.next(Purpose::TouchMap);
         let value = Value::Map(restored.clone());
         out.push(Effect::Write { ticket, key: Key::Map, value, condition: Condition::Absent });
@@ -257,7 +275,7 @@ impl Controller {
         }
     }
 
-    fn begin(&mut self, around: &Surroundings<'_>) {
+    fn begin(&mut self, around: &Surroundings<'_>, out: &mut Vec<Effect>) {
         if self.said.is_none() {
             let present = |map: &AssignmentMap| {
                 let limit = around.config.crash_after();
@@ -266,6 +284,9 @@ impl Controller {
             self.restarting = self.map.as_ref().is_some_and(|(map, _)| {
                 map.workers.len() >= RESTART_LEAST_WORKERS && present(map) < RESTART_MOST_PRESENT
             });
+            if self.restarting {
+                out.push(Effect::Notice(Notice::RestartDetected));
+            }
         }
         self.phase = Phase::Running;
     }
@@ -289,7 +310,7 @@ impl Controller {
                 if publishing {
                     self.published(around);
                 }
-                self.begin(around);
+                self.begin(around, out);
             }
             // A conflict means: read again and recompute. An unanswered write may be there: reading tells.
             Err(error) => {
@@ -304,6 +325,7 @@ impl Controller {
     fn published(&mut self, around: &Surroundings<'_>) {
         self.restarting = false;
         self.window = None;
+        self.pending = 0;
         self.go(around.now, CalculatorState::Idle, "published");
     }
 
@@ -439,6 +461,9 @@ impl Controller {
         let outdated = map.as_ref().is_some_and(|map| self.highest_cursor(around) > map.version);
         let target = topology.target();
         let present = target.len() - topology.missing.len() - topology.graces.len();
+        let pending = map
+            .as_ref()
+            .map_or(present, |map| map.workers.symmetric_difference(&target).count() + usize::from(differs));
         let situation = Situation {
             no_map: map.is_none(),
             restarting: self.restarting,
@@ -460,12 +485,14 @@ impl Controller {
             Decision::Rest => {
                 self.restarting = self.restarting && situation.missing;
                 self.window = None;
+                self.pending = 0;
                 if self.calculator.state() != CalculatorState::Idle {
                     self.go(around.now, CalculatorState::Idle, "the change undid itself");
                 }
             }
             Decision::Wait(window) => {
                 self.window = Some(window);
+                self.pending = pending;
                 if self.calculator.state() == CalculatorState::Idle {
                     self.go(around.now, CalculatorState::Scaling, "a window is open");
                 }
@@ -533,10 +560,14 @@ impl Controller {
             _ => Lifecycle::ColdStart.next(),
         };
         let options = &around.config.planner;
-        let draft = Draft { current, wanted, workers, receivers, mode, options };
+        let stopwatch = around.config.stopwatch;
+        let draft = Draft { current, wanted, workers, receivers, mode, options, stopwatch };
         let imprint =
             Imprint { version: self.next_version(around), epoch: self.epoch, lifecycle, fleet_size: size };
-        let map = Arc::new(draft.make(imprint));
+        let (map, planned) = draft.make(imprint);
+        let map = Arc::new(map);
+        let waited = self.window.map(|window| (window.kind, around.now.saturating_sub(window.opened)));
+        out.push(Effect::Notice(Notice::Planned(Planned { window: waited, ..planned })));
         let condition =
             self.map.as_ref().map_or(Condition::Absent, |(_, revision)| Condition::Revision(*revision));
         let ticket = tickets.next(Purpose::PublishMap);
@@ -576,6 +607,7 @@ impl Controller {
             receivers: &map.workers,
             mode: Mode::Planned,
             options: &around.config.planner,
+            stopwatch: around.config.stopwatch,
         };
         draft.would_move()
     }

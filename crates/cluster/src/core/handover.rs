@@ -90,6 +90,8 @@ mod tests {
             assignments: BTreeMap::new(),
             fleet_size: None,
             moved: 0,
+            moved_weight: 0,
+            lower_bound_weight: 0,
         }
     }
 

@@ -1,9 +1,10 @@
 //! What goes in and what comes out of the core. Inputs are facts, outputs are imperatives.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::cursor::Position;
-use super::types::{Entry, Key, Partitions, Revision, Value, Version};
+use super::types::{Entry, Key, Partitions, Revision, Value, Version, WindowKind};
 
 /// What a request was for. Answers are told apart by it and by the serial number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -367,6 +368,27 @@ pub enum Notice {
         /// The partition.
         partition: Arc<str>,
     },
+    /// This leader has taken over a cluster of which almost nobody is there.
+    RestartDetected,
+    /// This leader has made a map, which is being published.
+    Planned(Planned),
+}
+
+/// How a map came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// What it was waited for, and how long; none where there was no window.
+    pub window: Option<(WindowKind, Duration)>,
+    /// Whether it is for a crash.
+    pub emergency: bool,
+    /// How many partitions had no living owner.
+    pub orphans: usize,
+    /// In how many rounds the fleet was balanced.
+    pub rounds: u32,
+    /// How long placing what nobody had took, by [`Config::stopwatch`](super::Config::stopwatch).
+    pub placing: Duration,
+    /// How long balancing took.
+    pub balancing: Duration,
 }
 
 /// Something a person should know.

@@ -31,12 +31,12 @@ mod trigger;
 pub mod types;
 mod worker;
 
-pub use config::{BadConfig, Config};
+pub use config::{BadConfig, Config, Stopwatch};
 pub use cursor::{ATTEMPTS, Cursor, Position, Predecessor};
 pub use guards::Guard;
 pub use io::{
-    Condition, Effect, Event, Last, LogInfo, Message, Notice, Origin, Outcome, Page, Purpose, ReadError,
-    Subjects, Survey, Ticket, Warning, Work, WriteError, Written,
+    Condition, Effect, Event, Last, LogInfo, Message, Notice, Origin, Outcome, Page, Planned, Purpose,
+    ReadError, Subjects, Survey, Ticket, Warning, Work, WriteError, Written,
 };
 pub use state::{CalculatorState, WorkerState};
 pub use worker::Worker;

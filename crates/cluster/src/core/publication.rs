@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::config::Stopwatch;
+use super::io::Planned;
 use super::planner::{self, Item, Mode, Plan};
 use super::strangers::Wanted;
 use super::types::{Assignment, AssignmentMap, Epoch, Lifecycle, Partitions, Version, WorkerId};
@@ -15,6 +17,7 @@ pub(super) struct Draft<'a> {
     pub(super) receivers: &'a BTreeSet<WorkerId>,
     pub(super) mode: Mode,
     pub(super) options: &'a planner::Options,
+    pub(super) stopwatch: Stopwatch,
 }
 
 /// What a map says besides who owns what.
@@ -26,7 +29,7 @@ pub(super) struct Imprint {
 }
 
 impl Draft<'_> {
-    fn plan(&self) -> Plan {
+    fn plan(&self, placed: &mut dyn FnMut()) -> Plan {
         let ids = |workers: &BTreeSet<WorkerId>| workers.iter().map(|id| id.0).collect::<Vec<_>>();
         let items: Vec<Item<'_>> = self
             .wanted
@@ -38,17 +41,25 @@ impl Draft<'_> {
                 Item { name, weight: *weight, previous }
             })
             .collect();
-        match self.mode {
-            Mode::Planned => planner::plan(&items, &ids(self.workers), self.options, Mode::Planned),
-            Mode::Emergency => {
-                planner::redistribute(&items, &ids(self.workers), &ids(self.receivers), self.options)
-            }
-        }
+        let (workers, receivers) = (ids(self.workers), ids(self.receivers));
+        planner::plan_with(&items, &workers, &receivers, self.options, self.mode, placed)
     }
 
-    /// The next map.
-    pub(super) fn make(&self, imprint: Imprint) -> AssignmentMap {
-        let plan = self.plan();
+    /// The next map, and how it came to be.
+    pub(super) fn make(&self, imprint: Imprint) -> (AssignmentMap, Planned) {
+        let began = self.stopwatch.0();
+        let mut balancing = None;
+        let plan = self.plan(&mut || balancing = Some(self.stopwatch.0()));
+        let ended = self.stopwatch.0();
+        let placed = balancing.unwrap_or(ended);
+        let planned = Planned {
+            window: None,
+            emergency: self.mode == Mode::Emergency,
+            orphans: self.orphans(),
+            rounds: plan.statistics.rounds,
+            placing: placed.saturating_sub(began),
+            balancing: ended.saturating_sub(placed),
+        };
         let owners = plan.owners.iter().map(|&owner| WorkerId(owner));
         let assignments: BTreeMap<_, _> = self
             .wanted
@@ -60,7 +71,7 @@ impl Draft<'_> {
                 (name.clone(), Assignment { owner, weight: *weight, adopted })
             })
             .collect();
-        AssignmentMap {
+        let map = AssignmentMap {
             version: imprint.version,
             epoch: imprint.epoch,
             lifecycle: imprint.lifecycle,
@@ -68,13 +79,22 @@ impl Draft<'_> {
             assignments,
             fleet_size: imprint.fleet_size,
             moved: plan.statistics.moved_count,
-        }
+            moved_weight: plan.statistics.moved_weight,
+            lower_bound_weight: plan.statistics.lower_bound_weight,
+        };
+        (map, planned)
+    }
+
+    /// How many partitions belonged to somebody who is no more.
+    fn orphans(&self) -> usize {
+        let owners = self.current.into_iter().flat_map(|map| map.assignments.values());
+        owners.filter(|known| !self.workers.contains(&known.owner)).count()
     }
 
     /// Whether a planned calculation for the map's own workers would move anything: it is outside the threshold and
     /// could be nearer.
     pub(super) fn would_move(&self) -> bool {
-        self.plan().statistics.moved_count > 0
+        self.plan(&mut || {}).statistics.moved_count > 0
     }
 }
 

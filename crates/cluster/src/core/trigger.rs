@@ -10,6 +10,7 @@ use super::types::{Time, WindowKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) kind: WindowKind,
+    pub(super) opened: Time,
     pub(super) ends: Time,
 }
 
@@ -45,7 +46,7 @@ pub(super) enum Decision {
 
 /// Decides, given the window that is open.
 pub(super) fn decide(now: Time, open: Option<Window>, situation: Situation, config: &Config) -> Decision {
-    let window = |kind, length: Duration| Window { kind, ends: now + length };
+    let window = |kind, length: Duration| Window { kind, opened: now, ends: now + length };
     if situation.no_map {
         let window = open.unwrap_or_else(|| window(WindowKind::ColdStart, config.cold_start_window));
         return if situation.complete || now >= window.ends {
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn a_cold_start_waits_thirty_seconds_or_for_the_whole_fleet() {
         let cold = Situation { no_map: true, ..CALM };
-        let window = Window { kind: WindowKind::ColdStart, ends: s(35) };
+        let window = Window { kind: WindowKind::ColdStart, opened: s(5), ends: s(35) };
         check(5, None, cold, Decision::Wait(window));
         check(34, Some(window), cold, Decision::Wait(window));
         check(35, Some(window), cold, Decision::Calculate);
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn a_planned_window_opens_once_does_not_slide_and_closes_when_the_change_undoes_itself() {
         let changed = Situation { changed: true, ..CALM };
-        let window = Window { kind: WindowKind::PlannedScale, ends: s(110) };
+        let window = Window { kind: WindowKind::PlannedScale, opened: s(100), ends: s(110) };
         check(100, None, changed, Decision::Wait(window));
         check(109, Some(window), changed, Decision::Wait(window));
         check(110, Some(window), changed, Decision::Calculate);
@@ -132,21 +133,21 @@ mod tests {
     fn a_restart_ends_without_a_calculation_when_everybody_is_back_and_with_one_when_the_fleet_is_whole_otherwise()
      {
         let restarting = Situation { restarting: true, missing: true, ..CALM };
-        let window = Window { kind: WindowKind::Restart, ends: s(130) };
+        let window = Window { kind: WindowKind::Restart, opened: s(100), ends: s(130) };
         check(100, None, restarting, Decision::Wait(window));
         check(129, Some(window), Situation { missing: false, ..restarting }, Decision::Rest);
         check(130, Some(window), restarting, Decision::Calculate);
         let others_came = Situation { changed: true, missing: false, ..restarting };
         check(101, Some(window), others_came, Decision::Wait(window));
         check(101, Some(window), Situation { complete: true, ..others_came }, Decision::Calculate);
-        let left_open = Window { kind: WindowKind::PlannedScale, ends: s(105) };
+        let left_open = Window { kind: WindowKind::PlannedScale, opened: s(95), ends: s(105) };
         check(100, Some(left_open), restarting, Decision::Wait(window));
     }
 
     #[test]
     fn a_commanded_scale_up_ends_when_all_are_there_or_after_thirty_seconds() {
         let growing = Situation { changed: true, growing: true, ..CALM };
-        let window = Window { kind: WindowKind::PlannedScale, ends: s(35) };
+        let window = Window { kind: WindowKind::PlannedScale, opened: s(5), ends: s(35) };
         check(5, None, growing, Decision::Wait(window));
         check(9, Some(window), Situation { complete: true, ..growing }, Decision::Calculate);
         check(35, Some(window), growing, Decision::Calculate);

@@ -216,6 +216,10 @@ pub struct AssignmentMap {
     pub fleet_size: Option<u32>,
     /// Partitions that changed their owner with this version.
     pub moved: usize,
+    /// Their weight.
+    pub moved_weight: u64,
+    /// The least weight that any plan would have moved.
+    pub lower_bound_weight: u64,
 }
 
 /// The owner of a partition, and what it weighs.

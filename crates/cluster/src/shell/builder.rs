@@ -7,6 +7,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
 use super::broker::Broker;
+use super::clock;
 use super::gate::Gate;
 use super::handle::{Cluster, Handle, Role, Status};
 use super::handler::Handler;
@@ -18,7 +19,7 @@ use super::worker::Shell;
 use crate::backend::{self, Backend, Settings};
 use crate::core::planner::Strategy;
 use crate::core::types::{Pod, Version};
-use crate::core::{BadConfig, Config, WorkerState};
+use crate::core::{BadConfig, Config, Stopwatch, WorkerState};
 use crate::names;
 
 /// Why a worker was not started.
@@ -56,6 +57,7 @@ pub struct Builder {
     handler: Option<Arc<dyn Handler>>,
     hooks: Arc<dyn Hooks>,
     pod: Pod,
+    metrics: Metrics,
 }
 
 impl Builder {
@@ -70,6 +72,7 @@ impl Builder {
             handler: None,
             hooks: Arc::new(Silence),
             pod: Pod { name: "worker".into(), uid: uid.into() },
+            metrics: Metrics::default(),
         }
     }
 
@@ -123,6 +126,14 @@ impl Builder {
         self
     }
 
+    /// Where to count. With metrics of its own an application can show them before the worker is started, and count
+    /// [what failed until then](Metrics::initialization_failed).
+    #[must_use]
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
     /// What people call this process, and what tells it from every other: a restarted container of the same pod keeps its
     /// uid and gets its id back at once. Random without this.
     #[must_use]
@@ -141,9 +152,9 @@ impl Builder {
             _ => {}
         }
         let partitions = partitions::load(&*self.partitions).await?;
-        let metrics = Metrics::new();
+        let Self { backend, settings, subjects, metrics, mut config, .. } = self;
+        config.stopwatch = Stopwatch(clock::now);
         let hooks = Queue::start(self.hooks, metrics.clone());
-        let Self { backend, settings, subjects, config, .. } = self;
         let broker = Broker::open(backend, settings, subjects, config.log, hooks.clone()).await?;
         let broker = Arc::new(broker);
         let (commands, orders) = mpsc::unbounded_channel();

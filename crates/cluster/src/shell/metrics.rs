@@ -11,8 +11,8 @@ use prometheus::{
 };
 
 use super::problem::Problem;
-use crate::core::WorkerState;
-use crate::core::types::AssignmentMap;
+use crate::core::types::{AssignmentMap, WindowKind};
+use crate::core::{Planned, WorkerState};
 
 /// The metrics of one worker. Clones are the same metrics; nothing is global.
 #[derive(Clone, Debug)]
@@ -56,6 +56,18 @@ pub(super) struct All {
     pub(super) deviation: Gauge,
     pub(super) chambers: [Gauge; 3],
     pub(super) weights: [Gauge; 3],
+    pub(super) initialization_failures: IntCounter,
+    pub(super) pending: IntGauge,
+    pub(super) triggers: IntCounterVec,
+    pub(super) restarts: IntCounter,
+    pub(super) windows: HistogramVec,
+    pub(super) scaling_duration: Histogram,
+    pub(super) rebalance_duration: Histogram,
+    pub(super) emergency_duration: Histogram,
+    pub(super) redistributed: IntCounter,
+    pub(super) placing: Histogram,
+    pub(super) balancing: Histogram,
+    pub(super) rounds: IntGauge,
     pub(super) shutdowns: IntCounter,
     pub(super) shutdown_duration: Histogram,
     pub(super) inflight_at_shutdown: IntGauge,
@@ -72,8 +84,8 @@ pub(super) struct All {
     pub(super) problems: IntCounterVec,
 }
 
-impl Metrics {
-    pub(super) fn new() -> Self {
+impl Default for Metrics {
+    fn default() -> Self {
         let registry = Registry::new();
         let of = Registering(&registry);
         let all = All {
@@ -149,6 +161,38 @@ impl Metrics {
             weights: ["min", "max", "avg"].map(|which| {
                 of.float(&format!("defender_assignment_{which}_weight"), "weight per worker by the last plan")
             }),
+            initialization_failures: of.counter(
+                "defender_initialization_failures_total",
+                "attempts to connect that failed before the start was complete",
+            ),
+            pending: of.gauge(
+                "defender_pending_topology_changes",
+                "changes that wait for the end of the window, on the leader",
+            ),
+            triggers: of.counters("defender_trigger_state", "maps made, by what triggered them", &["state"]),
+            restarts: of.counter("defender_restart_detected_total", "cluster restarts recognised"),
+            windows: of.histograms(
+                "defender_stabilization_window_seconds",
+                "how long a window was open before a map was made",
+                &["type"],
+            ),
+            scaling_duration: of
+                .histogram("defender_scaling_duration_seconds", "time spent in a window, on the leader"),
+            rebalance_duration: of
+                .histogram("defender_rebalance_duration_seconds", "time of a rebalance, on the leader"),
+            emergency_duration: of.histogram(
+                "defender_emergency_duration_seconds",
+                "time of an emergency redistribution, on the leader",
+            ),
+            redistributed: of.counter(
+                "defender_crashed_chambers_redistributed",
+                "chambers of crashed workers that were given a new owner",
+            ),
+            placing: of
+                .histogram("defender_assignment_phase1_duration_seconds", "placement part of planning"),
+            balancing: of
+                .histogram("defender_assignment_phase2_duration_seconds", "balancing part of planning"),
+            rounds: of.gauge("defender_weight_rebalance_iterations", "rounds the last balancing took"),
             shutdowns: of.counter("defender_shutdowns_total", "graceful shutdowns begun"),
             shutdown_duration: of
                 .histogram("defender_shutdown_duration_seconds", "time of a graceful shutdown"),
@@ -172,7 +216,21 @@ impl Metrics {
             problems: of.counters("defender_problems_total", "what a person should know, by kind", &["kind"]),
         };
         all.stable_id.set(-1);
+        // What has not happened yet is shown as 0.
+        for trigger in ["cold_start", "planned_scale", "crash"] {
+            all.triggers.with_label_values(&[trigger]);
+        }
+        for window in ["cold_start", "planned_scale"] {
+            all.windows.with_label_values(&[window]);
+        }
         Self { registry, all: Arc::new(all) }
+    }
+}
+
+impl Metrics {
+    /// Counts an attempt to connect that failed before a worker could be started.
+    pub fn initialization_failed(&self) {
+        self.all.initialization_failures.inc();
     }
 
     /// The registry, to gather from or to add to.
@@ -214,7 +272,7 @@ impl Metrics {
         self.all.problems.with_label_values(&[kind]).inc();
     }
 
-    pub(super) fn went(&self, from: WorkerState, to: WorkerState, stayed: Duration) {
+    pub(super) fn went(&self, from: WorkerState, to: WorkerState, stayed: Duration, leads: bool) {
         let all = &self.all;
         all.state.set(i64::from(to.code()));
         all.transitions.with_label_values(&[from.name(), to.name()]).inc();
@@ -224,17 +282,49 @@ impl Metrics {
                 all.follower_wait.observe(stayed.as_secs_f64());
             }
             WorkerState::Shutdown => all.shutdowns.inc(),
+            WorkerState::Scaling if leads => all.scalings.inc(),
             _ => {}
+        }
+        let of_leader = match from {
+            WorkerState::Scaling => &all.scaling_duration,
+            WorkerState::Rebalancing => &all.rebalance_duration,
+            WorkerState::Emergency => &all.emergency_duration,
+            _ => return,
+        };
+        if leads {
+            of_leader.observe(stayed.as_secs_f64());
         }
     }
 
-    /// The leader has published a map.
-    pub(super) fn published(&self, map: &AssignmentMap, took: Duration, emergency: bool) {
+    /// The leader has made a map.
+    pub(super) fn planned(&self, planned: &Planned) {
+        let all = &self.all;
+        let trigger = match planned.window {
+            _ if planned.emergency => "crash",
+            Some((WindowKind::ColdStart | WindowKind::Restart, _)) => "cold_start",
+            Some((WindowKind::PlannedScale, _)) | None => "planned_scale",
+        };
+        all.triggers.with_label_values(&[trigger]).inc();
+        if let Some((_, open)) = planned.window {
+            all.windows.with_label_values(&[trigger]).observe(open.as_secs_f64());
+        }
+        if planned.emergency {
+            all.redistributed.inc_by(planned.orphans as u64);
+            all.emergencies.inc();
+        } else {
+            all.rebalances.inc();
+        }
+        all.placing.observe(planned.placing.as_secs_f64());
+        all.balancing.observe(planned.balancing.as_secs_f64());
+        all.rounds.set(i64::from(planned.rounds));
+    }
+
+    /// The leader publishes a map.
+    pub(super) fn published(&self, map: &AssignmentMap, took: Duration) {
         let all = &self.all;
         all.calculation.observe(took.as_secs_f64());
         all.moved.set(map.moved as i64);
         all.movements.inc_by(map.moved as u64);
-        if emergency { &all.emergencies } else { &all.rebalances }.inc();
         let mut loads: std::collections::BTreeMap<_, (f64, f64)> =
             map.workers.iter().map(|id| (*id, (0.0, 0.0))).collect();
         for assignment in map.assignments.values() {
@@ -259,7 +349,7 @@ impl Metrics {
     pub(super) fn leads_no_more(&self, led: Duration) {
         let all = &self.all;
         all.leadership.observe(led.as_secs_f64());
-        for gauge in [&all.active, &all.active_heartbeats, &all.moved] {
+        for gauge in [&all.active, &all.active_heartbeats, &all.moved, &all.pending, &all.rounds] {
             gauge.set(0);
         }
         for gauge in all.chambers.iter().chain(&all.weights).chain([&all.deviation]) {
@@ -315,10 +405,36 @@ mod tests {
 
     #[test]
     fn every_metric_is_registered_once_and_two_workers_share_nothing() {
-        let (one, other) = (Metrics::new(), Metrics::new());
+        let (one, other) = (Metrics::default(), Metrics::default());
         one.all.processed.inc();
         assert!(one.text().contains("defender_messages_processed_total 1"), "{}", one.text());
         assert!(other.text().contains("defender_messages_processed_total 0"));
         assert!(other.text().contains("defender_stable_id -1"));
+    }
+    /// Those that the pipeline of an application counts.
+    const OF_THE_APPLICATION: [&str; 5] = [
+        "defender_cache_hit_rate",
+        "defender_cassandra_read_duration_seconds",
+        "defender_cassandra_write_duration_seconds",
+        "defender_uchart_calculation_duration_seconds",
+        "parti_emergency_rebalance",
+    ];
+
+    #[test]
+    fn every_metric_of_the_requirements_is_there_in_its_kind() {
+        let Some(names) = phalanx_testkit::shared("requirements/names.toml") else { return };
+        let names: toml::Table = std::fs::read_to_string(names).unwrap().parse().unwrap();
+        let metrics = Metrics::default();
+        let all = &metrics.all;
+        all.transitions.with_label_values(&["a", "b"]);
+        all.state_duration.with_label_values(&["a"]);
+        all.is_leader.with_label_values(&["a"]);
+        all.stable_id_claimed.with_label_values(&["a"]);
+        let text = metrics.text();
+        for metric in names["metric"].as_array().unwrap() {
+            let (name, kind) = (metric["name"].as_str().unwrap(), metric["type"].as_str().unwrap());
+            let is_here = text.contains(&format!("# TYPE {name} {kind}\n"));
+            assert_eq!(is_here, !OF_THE_APPLICATION.contains(&name), "{name}, a {kind}");
+        }
     }
 }

@@ -22,7 +22,7 @@ use super::watching::{Signal, WATCHED, Watching};
 use crate::codec::Bucket;
 use crate::core::types::{Key, Partitions, Pod, Time, Value, Version, WorkerId};
 use crate::core::{
-    Config, Effect, Event, Notice, Outcome, Purpose, ReadError, Ticket, Warning, Work, Worker, WorkerState,
+    Config, Effect, Event, Notice, Outcome, Purpose, ReadError, Ticket, Warning, Work, Worker,
 };
 
 /// So many events are handled before the clock is looked at again.
@@ -430,6 +430,14 @@ impl<'a> Life<'a> {
                 all.adopted.inc();
                 Problem::Adopted { partition }
             }
+            Notice::RestartDetected => {
+                all.restarts.inc();
+                return;
+            }
+            Notice::Planned(planned) => {
+                self.shell.metrics.planned(&planned);
+                return;
+            }
         };
         self.shell.hooks.report(problem);
     }
@@ -440,7 +448,7 @@ impl<'a> Life<'a> {
             (Purpose::Claim, _) => metrics.all.claim_attempts.inc(),
             (Purpose::Lease, _) if !self.core.is_leader() => metrics.all.elections.inc(),
             (Purpose::PublishMap, Value::Map(map)) => {
-                metrics.published(map, took, self.core.state() == WorkerState::Emergency);
+                metrics.published(map, took);
             }
             _ => {}
         }
@@ -486,6 +494,7 @@ impl<'a> Life<'a> {
         });
         metrics.all.map_version.set(map_version.0 as i64);
         metrics.all.assignment_version.set(applied.0 as i64);
+        metrics.all.pending.set(core.pending_changes() as i64);
         if before != holder {
             self.show_id(before.map(|holder| holder.id), now);
         }
@@ -542,10 +551,8 @@ impl<'a> Life<'a> {
         let new = self.core.history().filter(|went| went.at >= self.since).skip(self.transitions);
         let mut since = self.since;
         for went in new {
-            self.shell.metrics.went(went.from, went.to, went.at.saturating_sub(since));
-            if went.to == WorkerState::Scaling && self.core.is_leader() {
-                self.shell.metrics.all.scalings.inc();
-            }
+            let stayed = went.at.saturating_sub(since);
+            self.shell.metrics.went(went.from, went.to, stayed, self.core.is_leader());
             self.shell.hooks.call(Call::State { from: went.from, to: went.to });
             since = went.at;
         }

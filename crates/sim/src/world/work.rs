@@ -24,6 +24,8 @@ impl World {
             }
             Notice::LogReplaced { .. } => "logReplaced",
             Notice::Adopted { .. } => "adopted",
+            Notice::RestartDetected => "restartDetected",
+            Notice::Planned(_) => "planned",
         };
         *self.notices.entry(kind).or_default() += 1;
     }

@@ -17,11 +17,9 @@ use std::time::Duration;
 use super::Guard;
 use super::config::Config;
 use super::consumption::Ground;
-use super::cursor::{Cursor, Position};
-use super::health::HealthyClock;
+use super::cursor::Cursor;
 use super::io::{Condition, Effect, Last, LogInfo, Message, Purpose, Ticket, Tickets};
-use super::roster::Roster;
-use super::types::{AssignmentMap, Entry, Holder, Revision, Time, Value, Version};
+use super::types::{Entry, Revision, Time, Value, Version};
 
 /// How long to wait before a failed request is sent again.
 const RETRY: Duration = Duration::from_millis(200);

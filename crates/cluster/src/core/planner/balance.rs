@@ -14,19 +14,21 @@ use super::{Options, emergency, repair, ring};
 const NEED_MARGIN: f64 = 1.005;
 
 /// Each pass makes the fleet strictly better, and few are ever needed; this only bounds the time of hopeless cases.
-const PASSES: usize = 64;
+const PASSES: u32 = 64;
 
-pub(super) fn balance(fleet: &mut Fleet, options: &Options) {
+/// Places whatever nobody has, says so, and balances. Returns in how many rounds.
+pub(super) fn balance(fleet: &mut Fleet, options: &Options, placed: &mut dyn FnMut()) -> u32 {
     if fleet.parts.iter().all(|part| !part.was_owned) {
         // Nobody has anything yet: start where a hash ring would, which is the same for every leader.
         ring::place_unowned(fleet, options.vnodes);
     } else if fleet.parts.iter().any(|part| part.owner == NOBODY) {
         spread(fleet, options.repair_rounds);
     }
-    for _ in 0..PASSES {
+    placed();
+    for round in 0..PASSES {
         let badness = fleet.badness();
         if badness[0] == 0 {
-            return;
+            return round;
         }
         let spread = improved(fleet, options.repair_rounds, spread);
         let better = if spread.badness()[0] == 0 {
@@ -38,12 +40,13 @@ pub(super) fn balance(fleet: &mut Fleet, options: &Options) {
                 .min_by_key(Fleet::badness)
                 .filter(|better| better.badness() < badness)
         };
-        let Some(better) = better else { return };
+        let Some(better) = better else { return round };
         for (part, improved) in fleet.parts.iter_mut().zip(&better.parts) {
             part.owner = improved.owner;
         }
         fleet.count_loads();
     }
+    PASSES
 }
 
 /// What a step makes of the fleet as it is, whatever it was before: so a finished plan is judged as its maker judged it.

@@ -25,7 +25,7 @@ mod round_robin;
 mod statistics;
 
 use fleet::Fleet;
-pub use statistics::Statistics;
+pub use statistics::{Statistics, ratio_to_lower_bound};
 use xxhash_rust::xxh64::xxh64;
 
 /// Weights above this are taken as this, so that the sum of a million of them fits.
@@ -95,21 +95,18 @@ pub struct Plan {
 ///
 /// A name that stands several times is one partition with its heaviest weight. Without workers nobody owns anything.
 pub fn plan(items: &[Item<'_>], workers: &[u32], options: &Options, mode: Mode) -> Plan {
-    plan_with_receivers(items, workers, workers, options, mode)
+    plan_with(items, workers, workers, options, mode, &mut || {})
 }
 
-/// As [`plan`] in an emergency, giving orphans only to `receivers`: a worker that has not been heard for a moment keeps
-/// what it has, and is given nothing more.
-pub fn redistribute(items: &[Item<'_>], workers: &[u32], receivers: &[u32], options: &Options) -> Plan {
-    plan_with_receivers(items, workers, receivers, options, Mode::Emergency)
-}
-
-fn plan_with_receivers(
+/// As [`plan`], giving orphans in an emergency only to `receivers`: a worker that has not been heard for a moment keeps
+/// what it has, and is given nothing more. Calls `placed` between placing what nobody has and balancing.
+pub fn plan_with(
     items: &[Item<'_>],
     workers: &[u32],
     receivers: &[u32],
     options: &Options,
     mode: Mode,
+    placed: &mut dyn FnMut(),
 ) -> Plan {
     let mut workers = workers.to_vec();
     workers.sort_unstable();
@@ -121,13 +118,14 @@ fn plan_with_receivers(
     let first = first_of_each_name(items, &hashes);
     let mut fleet = Fleet::new(items, &hashes, &first, workers, options.threshold);
     let bound = fleet.lower_bound();
+    let mut rounds = 0;
     match (mode, options.strategy) {
         (Mode::Emergency, _) => emergency::place_orphans(&mut fleet, |id| receivers.contains(&id)),
-        (Mode::Planned, Strategy::Weighted) => balance::balance(&mut fleet, options),
+        (Mode::Planned, Strategy::Weighted) => rounds = balance::balance(&mut fleet, options, placed),
         (Mode::Planned, Strategy::ConsistentHash) => ring::place_all(&mut fleet, options.vnodes),
         (Mode::Planned, Strategy::RoundRobin) => round_robin::place_all(&mut fleet, items),
     }
-    let statistics = Statistics::of(&fleet, bound);
+    let statistics = Statistics::of(&fleet, bound, rounds);
     let owners = first.iter().map(|&unique| fleet.owner(unique)).collect();
     Plan { owners, statistics }
 }

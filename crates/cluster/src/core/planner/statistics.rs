@@ -29,10 +29,12 @@ pub struct Statistics {
     pub lower_bound_weight: u64,
     /// Whether every load is inside the band.
     pub balanced: bool,
+    /// How often the whole fleet was gone through to balance it.
+    pub rounds: u32,
 }
 
 impl Statistics {
-    pub(super) fn of(fleet: &Fleet, lower_bound_weight: u64) -> Self {
+    pub(super) fn of(fleet: &Fleet, lower_bound_weight: u64, rounds: u32) -> Self {
         let moved = || fleet.parts.iter().filter(|part| part.was_owned && part.owner != part.home);
         let mean = fleet.mean();
         let variance = fleet.loads.iter().map(|&load| (load as f64 - mean).powi(2)).sum::<f64>()
@@ -51,16 +53,13 @@ impl Statistics {
             moved_weight: moved().map(|part| part.weight).sum(),
             lower_bound_weight,
             balanced: fleet.loads.iter().all(|&load| fleet.outside(load) == 0),
+            rounds,
         }
     }
 
     /// Moved weight as a multiple of the least possible; 1 where nothing had to move and nothing did.
     pub fn ratio_to_lower_bound(&self) -> f64 {
-        match (self.moved_weight, self.lower_bound_weight) {
-            (0, 0) => 1.0,
-            (moved, 0) => moved as f64,
-            (moved, bound) => moved as f64 / bound as f64,
-        }
+        ratio_to_lower_bound(self.moved_weight, self.lower_bound_weight)
     }
 
     /// The mean load.
@@ -76,6 +75,15 @@ impl Statistics {
     /// The lightest load as a multiple of the mean.
     pub fn min_over_mean(&self) -> f64 {
         over(self.min_weight, self.mean_weight())
+    }
+}
+
+/// Moved weight as a multiple of the least possible; 1 where nothing had to move and nothing did.
+pub fn ratio_to_lower_bound(moved: u64, bound: u64) -> f64 {
+    match (moved, bound) {
+        (0, 0) => 1.0,
+        (moved, 0) => moved as f64,
+        (moved, bound) => moved as f64 / bound as f64,
     }
 }
 

@@ -12,7 +12,6 @@ use super::WorkerState;
 use super::config::Config;
 use super::consumption::{Consumption, Ground};
 use super::controller::{Controller, Surroundings};
-use super::cursor::Position;
 use super::election::Election;
 use super::fence::Fence;
 use super::health::{HealthyClock, Mark};
@@ -172,6 +171,11 @@ impl Worker {
     /// Whether it leads.
     pub fn is_leader(&self) -> bool {
         self.controller.is_some()
+    }
+
+    /// How many changes of the fleet wait for the end of a window; a leader knows.
+    pub fn pending_changes(&self) -> usize {
+        self.controller.as_ref().map_or(0, Controller::pending)
     }
 
     /// Whether it has stopped itself.
