@@ -10,7 +10,7 @@ use std::time::Duration;
 use fleet::{Seen, Told, Writer, builder, config, log, memory, publish, settings, settled, until};
 use phalanx_cluster::Cluster;
 use phalanx_cluster::backend::faults::{self, Fault, Faults, Op};
-use phalanx_cluster::backend::{Backend, Kv};
+use phalanx_cluster::backend::{Backend, Expect, Kv};
 use phalanx_cluster::core::{Config, Guard, WorkerState};
 
 struct Troubled {
@@ -53,80 +53,83 @@ fn without(guard: Guard, config: Config) -> Config {
     Config { without: Some(guard), ..config }
 }
 
-/// A commit whose answer is lost: did the handler run again to find out?
-async fn runs_after_a_lost_answer(config: Config) -> usize {
+/// What the handler ran, in order, when the second of three commits meets a fault.
+async fn runs_when_a_commit_meets(fault: Fault, config: Config) -> (Vec<String>, Troubled) {
     let t = troubled(memory(), config, 1).await;
     settled(&[&t.worker], 1).await;
     let log = log(&t.backend).await;
     publish(&log, 0, "1").await;
     processed(&t.worker, 1).await;
-    t.faults.plan(Op::Write, "0", Fault::LoseAnswer);
+    t.faults.plan(Op::Write, "0", fault);
     publish(&log, 0, "2").await;
     publish(&log, 0, "3").await;
-    until("the third", async || (t.seen.of("0").last().is_some_and(|last| last == "3")).then_some(())).await;
+    processed(&t.worker, 3).await;
     assert_eq!(t.faults.struck().len(), 1);
-    t.seen.of("0").iter().filter(|payload| *payload == "2").count()
+    (t.seen.of("0"), t)
+}
+
+/// Whatever becomes of the answer to a commit, the cursor tells what became of the commit: the handler never runs again
+/// to find out. Without that rule it would.
+async fn assert_that_the_cursor_tells(fault: Fault) {
+    let (runs, _) = runs_when_a_commit_meets(fault, config(1)).await;
+    assert_eq!(runs, ["1", "2", "3"]);
+    let (runs, _) = runs_when_a_commit_meets(fault, without(Guard::SettleFirst, config(1))).await;
+    assert_eq!(runs, ["1", "2", "2", "3"], "without the rule");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answer_is_lost_is_looked_up_and_not_processed_again() {
-    assert_eq!(runs_after_a_lost_answer(config(1)).await, 1);
+    assert_that_the_cursor_tells(Fault::LoseAnswer).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_looking_it_up_it_would_be_processed_again() {
-    assert_eq!(runs_after_a_lost_answer(without(Guard::SettleFirst, config(1))).await, 2);
+async fn a_commit_that_is_dropped_is_sent_again_and_not_processed_again() {
+    assert_that_the_cursor_tells(Fault::Drop).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_is_delayed_beyond_its_time_out_is_looked_up_and_not_processed_again() {
+    assert_that_the_cursor_tells(Fault::Delay).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_lands_late_finds_its_own_repetition_and_changes_nothing() {
-    let t = troubled(memory(), config(1), 1).await;
-    settled(&[&t.worker], 1).await;
-    let log = log(&t.backend).await;
-    publish(&log, 0, "1").await;
-    processed(&t.worker, 1).await;
-    t.faults.plan(Op::Write, "0", Fault::Late);
-    publish(&log, 0, "2").await;
-    publish(&log, 0, "3").await;
-    processed(&t.worker, 3).await;
+    assert_that_the_cursor_tells(Fault::Late).await;
+    let (_, t) = runs_when_a_commit_meets(Fault::Late, config(1)).await;
     let before = cursor(&t.backend, "0").await;
     let landed = t.faults.land().await;
-    // The guard is the comparison: the late swap is refused.
     assert!(matches!(landed[..], [Err(ref error)] if error.is_conflict()), "{landed:?}");
     assert_eq!(cursor(&t.backend, "0").await, before);
-    assert_eq!(t.seen.of("0"), ["1", "2", "3"]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_is_dropped_is_sent_again_without_processing_again() {
-    let t = troubled(memory(), config(1), 1).await;
-    settled(&[&t.worker], 1).await;
-    let log = log(&t.backend).await;
-    publish(&log, 0, "1").await;
-    processed(&t.worker, 1).await;
-    t.faults.plan(Op::Write, "0", Fault::Drop);
-    publish(&log, 0, "2").await;
-    processed(&t.worker, 2).await;
-    assert_eq!((t.seen.of("0"), t.faults.struck().len()), (vec!["1".into(), "2".into()], 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_arrives_twice_counts_once() {
+    let (runs, _) = runs_when_a_commit_meets(Fault::Duplicate, config(1)).await;
+    assert_eq!(runs, ["1", "2", "3"]);
+}
+
+/// A notification arrives twice: how often is it processed?
+async fn runs_of_a_notification_sent_twice(expect: Expect<'_>) -> usize {
     let t = troubled(memory(), config(1), 1).await;
     settled(&[&t.worker], 1).await;
-    let log = log(&t.backend).await;
-    publish(&log, 0, "1").await;
-    processed(&t.worker, 1).await;
-    t.faults.plan(Op::Write, "0", Fault::Duplicate);
-    publish(&log, 0, "2").await;
-    publish(&log, 0, "3").await;
-    processed(&t.worker, 3).await;
-    assert_eq!(t.seen.of("0"), ["1", "2", "3"]);
-    assert_eq!(t.faults.struck().len(), 1);
+    let (faulty, faults) = faults::wrap(t.backend.clone());
+    let log = log(&faulty).await;
+    faults.plan(Op::Write, "work.0", Fault::Duplicate);
+    log.append("work.0", "twice".into(), expect).await.unwrap();
+    publish(&log, 0, "last").await;
+    until("the last", async || t.seen.of("0").contains(&"last".to_owned()).then_some(())).await;
+    assert_eq!(faults.struck().len(), 1);
+    t.seen.of("0").iter().filter(|payload| *payload == "twice").count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_is_delayed_beyond_its_time_out_does_not_hold_up_the_worker() {
+async fn a_notification_that_arrives_twice_is_processed_once_for_it_has_an_id() {
+    assert_eq!(runs_of_a_notification_sent_twice(Expect::NewId("0:twice")).await, 1);
+    assert_eq!(runs_of_a_notification_sent_twice(Expect::Nothing).await, 2, "without an id");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delayed_request_does_not_hold_up_the_neighbours() {
     let t = troubled(memory(), config(1), 2).await;
     settled(&[&t.worker], 2).await;
     let log = log(&t.backend).await;
@@ -138,8 +141,58 @@ async fn a_request_that_is_delayed_beyond_its_time_out_does_not_hold_up_the_work
     publish(&log, 1, "other").await;
     until("the neighbour", async || (t.seen.of("1") == ["other"]).then_some(())).await;
     processed(&t.worker, 3).await;
-    assert_eq!(t.seen.of("0"), ["1", "2"]);
     assert!(t.worker.may_write());
+}
+
+/// A worker reads a cursor as it was before the last commit: what does it run?
+async fn runs_after_a_stale_cursor(config: Config) -> Vec<String> {
+    let (faulty, faults) = faults::wrap(memory());
+    let seen = Seen::default();
+    let start = || builder(&faulty, config.clone(), 1).handler(Writer { seen: seen.clone() }).start();
+    let first = start().await.unwrap();
+    settled(&[&first], 1).await;
+    let log = log(&faulty).await;
+    for payload in ["1", "2"] {
+        publish(&log, 0, payload).await;
+    }
+    processed(&first, 2).await;
+    first.shutdown().await;
+    faults.plan(Op::Read, "0", Fault::Stale);
+    publish(&log, 0, "3").await;
+    let second = start().await.unwrap();
+    processed(&second, 1).await;
+    assert_eq!(faults.struck().len(), 1);
+    seen.of("0")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_that_was_read_stale_is_not_taken_and_nothing_is_processed_again() {
+    assert_eq!(runs_after_a_stale_cursor(config(1)).await, ["1", "2", "3"]);
+    let blindly = runs_after_a_stale_cursor(without(Guard::TakeFirst, config(1))).await;
+    assert_eq!(blindly, ["1", "2", "2", "3"], "without taking first");
+}
+
+/// By how much the take of a cursor grew over a cut of the connection.
+async fn takes_over_a_cut(config: Config) -> u64 {
+    let t = troubled(memory(), config, 1).await;
+    settled(&[&t.worker], 1).await;
+    let log = log(&t.backend).await;
+    publish(&log, 0, "1").await;
+    processed(&t.worker, 1).await;
+    let take = async || cursor(&t.backend, "0").await["take"].as_u64().unwrap();
+    let before = take().await;
+    t.faults.cut();
+    assert!(t.worker.wait_for(WorkerState::Degraded).await);
+    publish(&log, 0, "2").await;
+    t.faults.mend();
+    processed(&t.worker, 2).await;
+    take().await - before
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_cut_the_cursor_is_taken_anew() {
+    assert_eq!(takes_over_a_cut(config(1)).await, 1);
+    assert_eq!(takes_over_a_cut(without(Guard::RetakeAfterFence, config(1))).await, 0, "without the rule");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

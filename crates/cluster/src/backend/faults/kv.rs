@@ -12,19 +12,21 @@ use crate::backend::{Entry, Error, Kv, Watch, WatchEvent};
 use crate::core::Condition;
 use crate::core::types::Revision;
 
+/// What each key was before its last change that went through here.
+pub(super) type Former = HashMap<String, Option<Entry>>;
+
 pub(super) struct FaultyKv {
     inner: Arc<dyn Kv>,
     faults: Faults,
-    /// What each key was before its last change that went through here.
-    former: Mutex<HashMap<String, Option<Entry>>>,
+    former: Arc<Mutex<Former>>,
 }
 
 impl FaultyKv {
-    pub(super) fn new(inner: Arc<dyn Kv>, faults: Faults) -> Self {
-        Self { inner, faults, former: Mutex::default() }
+    pub(super) fn new(inner: Arc<dyn Kv>, faults: Faults, former: Arc<Mutex<Former>>) -> Self {
+        Self { inner, faults, former }
     }
 
-    fn former(&self) -> MutexGuard<'_, HashMap<String, Option<Entry>>> {
+    fn former(&self) -> MutexGuard<'_, Former> {
         self.former.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

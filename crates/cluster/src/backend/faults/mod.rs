@@ -25,7 +25,7 @@
 mod kv;
 mod log;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,7 +84,9 @@ struct Faulty {
 impl Backend for Faulty {
     async fn bucket(&self, config: &BucketConfig) -> Result<Arc<dyn Kv>, Error> {
         let inner = self.inner.bucket(config).await?;
-        Ok(Arc::new(kv::FaultyKv::new(inner, self.faults.clone())))
+        // Whoever opens a bucket again meets the same replica.
+        let former = self.faults.lock().former.entry(config.name.clone()).or_default().clone();
+        Ok(Arc::new(kv::FaultyKv::new(inner, self.faults.clone(), former)))
     }
 
     async fn log(&self, config: &LogConfig) -> Result<Arc<dyn Log>, Error> {
@@ -112,6 +114,8 @@ struct State {
     plan: VecDeque<(Op, String, Fault)>,
     struck: Vec<(Op, String, Fault)>,
     late: Vec<Late>,
+    /// By bucket.
+    former: HashMap<String, Arc<Mutex<kv::Former>>>,
 }
 
 impl Faults {
