@@ -202,6 +202,11 @@ impl Server {
         self.process.id()
     }
 
+    /// What the server counts, as JSON.
+    pub fn varz(&self) -> std::io::Result<String> {
+        http_get(self.node.ports.monitor, "/varz")
+    }
+
     /// `kill -9`.
     pub fn kill(&mut self) {
         self.process.kill();

@@ -1,6 +1,6 @@
 //! The load that the peers had: one NATS node, 10 ledgers, 500 partitions, 200 msg/s for 90 s; kill -9 of a worker at 20 s
 //! and of the leader at 40 s, both stay dead; SIGSTOP of a worker from 55 to 70 s; SIGTERM and restart of one at 75 s; count
-//! until 150 s. Once as it is, and once with a standby (`STANDBYS=1`).
+//! until 150 s. With `STANDBYS=3` there is a standby for each that is lost.
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on fails")]
 
 #[path = "../tests/fleet/mod.rs"]
@@ -46,20 +46,24 @@ async fn main() {
     let at = |second| tokio::time::sleep_until((began + Duration::from_secs(second)).into());
 
     let mut kills = Vec::new();
+    let mut maps = vec![versions];
     at(20).await;
     let victim = members.iter().position(|member| !member.leads()).unwrap();
     kills.push(kill(&mut members, victim, &map(&nats).await.unwrap().1));
     at(40).await;
+    maps.push(map(&nats).await.unwrap().0);
     let with_standbys = |members: &[Member]| members.iter().position(Member::leads);
     if let Some(leader) = with_standbys(&members) {
         kills.push(kill(&mut members, leader, &map(&nats).await.unwrap().1));
     }
     at(55).await;
+    maps.push(map(&nats).await.unwrap().0);
     let sleeper = members.iter().position(|member| !member.leads()).unwrap();
     members[sleeper].process.pause();
     at(70).await;
     members[sleeper].process.resume();
     at(75).await;
+    maps.push(map(&nats).await.unwrap().0);
     let restarted = members.iter().position(|m| !m.leads() && m.name != members[sleeper].name).unwrap();
     let mut member = members.remove(restarted);
     member.process.terminate(Duration::from_secs(30));
@@ -84,6 +88,13 @@ async fn main() {
         runs.iter().filter(|run| run.end.is_some()).count() - published.len(),
         map(&nats).await.unwrap().0 - versions,
     );
+    maps.push(map(&nats).await.unwrap().0);
+    let new: Vec<String> = ["worker killed", "leader killed", "worker paused", "worker restarted"]
+        .iter()
+        .zip(maps.windows(2))
+        .map(|(what, maps)| format!("{what}: {}", maps[1] - maps[0]))
+        .collect();
+    println!("new maps: {}", new.join(", "));
     for (what, (at, name, parts)) in ["worker", "leader"].iter().zip(&kills) {
         let first =
             |part: &usize| runs.iter().find(|r| r.part == *part && r.start > *at && r.worker != *name);

@@ -4,32 +4,33 @@
 #[path = "../tests/fleet/mod.rs"]
 mod fleet;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fleet::{Fleet, Member, Published, connect, map, owners, runs, until};
-use phalanx_cluster::backend::Backend as _;
-use phalanx_ledger::settings;
+use phalanx_cluster::backend::{Backend as _, Log};
+use phalanx_cluster_nats::Nats;
+use phalanx_ledger::{now_ns, settings};
 use phalanx_testkit::nats::Server;
 
-/// Idle workers: more of them with `WORKERS=150`.
-const WORKERS: usize = 30;
 const RATE: u64 = 500;
 const SECONDS: u64 = 20;
 
 #[tokio::main]
 async fn main() {
     waits().await;
-    let workers = std::env::var("WORKERS").ok().and_then(|n| n.parse().ok()).unwrap_or(WORKERS);
-    idles(workers).await;
+    map_applied().await;
+    hand_over().await;
+    crash(0).await;
+    crash(1).await;
+    idles(30).await;
+    idles(150).await;
 }
 
-async fn started(
-    server: &Server,
-    dir: &std::path::Path,
-    parts: usize,
-    size: usize,
-) -> (Vec<Member>, phalanx_cluster_nats::Nats) {
-    let fleet = Fleet {
+fn fleet_of(server: &Server, dir: &Path, parts: usize, size: usize) -> Fleet {
+    Fleet {
         binary: env!("CARGO_BIN_EXE_ledger"),
         url: server.url(),
         dir: dir.to_owned(),
@@ -38,11 +39,149 @@ async fn started(
         replicas: 1,
         history: 1,
         env: Vec::new(),
-    };
+    }
+}
+
+async fn started(server: &Server, dir: &Path, parts: usize, size: usize) -> (Vec<Member>, Nats) {
+    let fleet = fleet_of(server, dir, parts, size);
     let members = (0..size).map(|n| fleet.start(&format!("w{n}"))).collect();
     let nats = connect(&server.url(), 1).await;
     until("a map for all", 120, async || map(&nats).await.filter(|(_, map)| owners(map).len() == size)).await;
     (members, nats)
+}
+
+/// The value below which that share of the values lies.
+fn quantile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[((values.len() - 1) as f64 * share) as usize]
+}
+
+/// How long after the publication of the map each worker starts its first message, where a message waits in every
+/// partition. The whole of it lies between: the map is read, 167 cursors are taken, and the log is read.
+async fn map_applied() {
+    const WORKERS: usize = 30;
+    let server = Server::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let nats = connect(&server.url(), 1).await;
+    let log = nats.log(&settings(1).notifications).await.unwrap();
+    let published = Published::default();
+    for part in 0..5_000 {
+        published.publish(&log, part, 0).await;
+    }
+    let (_members, nats) = started(&server, dir.path(), 5_000, WORKERS).await;
+    let bucket = nats.bucket(&settings(1).assignments).await.unwrap();
+    let stored_at = u128::from(bucket.get("current").await.unwrap().unwrap().stored_at) * 1_000;
+    until("every worker has begun", 60, async || {
+        let workers: BTreeSet<String> = runs(dir.path()).into_iter().map(|run| run.worker).collect();
+        (workers.len() == WORKERS).then_some(())
+    })
+    .await;
+    let mut first: BTreeMap<String, u128> = BTreeMap::new();
+    for run in runs(dir.path()) {
+        first.entry(run.worker).or_insert(run.start);
+    }
+    let mut waits: Vec<f64> =
+        first.values().map(|start| start.saturating_sub(stored_at) as f64 / 1e6).collect();
+    println!(
+        "map published to first message started, {WORKERS} workers x 167 partitions at once: p50 {:.0} ms, worst {:.0} ms",
+        quantile(&mut waits, 0.5),
+        quantile(&mut waits, 1.0)
+    );
+}
+
+/// How long a partition that moves to a new worker stands still: the longest wait of its messages, those of partitions
+/// that stay beside it.
+async fn hand_over() {
+    const PARTS: usize = 500;
+    let server = Server::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (_members, nats) = started(&server, dir.path(), PARTS, 10).await;
+    let log = nats.log(&settings(1).notifications).await.unwrap();
+    let before = map(&nats).await.unwrap();
+    let published = Published::default();
+    let publishing = tokio::spawn(steadily(log, published.clone(), PARTS, 25));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let sizes = nats.bucket(&settings(1).assignments).await.unwrap();
+    sizes.put("fleet-size", "{\"v\":1,\"fleetSize\":11}".into()).await.unwrap();
+    let _eleventh = fleet_of(&server, dir.path(), PARTS, 10).start("w10");
+    let after =
+        until("a map for eleven", 60, async || map(&nats).await.filter(|(version, _)| *version > before.0))
+            .await;
+    publishing.await.unwrap();
+    until("all are processed", 60, async || {
+        (runs(dir.path()).iter().filter(|run| run.end.is_some()).count() >= published.len()).then_some(())
+    })
+    .await;
+    let published = published.0.lock().unwrap().clone();
+    let (mut moved, mut stayed) = (Vec::new(), Vec::new());
+    let mut longest: BTreeMap<usize, f64> = BTreeMap::new();
+    for run in runs(dir.path()) {
+        let wait = run.start.saturating_sub(published[&run.id].2) as f64 / 1e6;
+        let known = longest.entry(run.part).or_default();
+        *known = known.max(wait);
+    }
+    for (part, wait) in longest {
+        if before.1[&part] == after.1[&part] { &mut stayed } else { &mut moved }.push(wait);
+    }
+    println!(
+        "hand-over to an eleventh worker, {} of {PARTS} partitions, 500 msg/s: longest wait p50 {:.0} ms, p99 {:.0} ms; \
+         of those that stay p50 {:.0} ms, p99 {:.0} ms",
+        moved.len(),
+        quantile(&mut moved, 0.5),
+        quantile(&mut moved, 0.99),
+        quantile(&mut stayed, 0.5),
+        quantile(&mut stayed, 0.99),
+    );
+}
+
+/// Every partition in turn, [`RATE`] a second.
+async fn steadily(log: Arc<dyn Log>, published: Published, parts: usize, seconds: u64) {
+    let mut tick = tokio::time::interval(Duration::from_micros(1_000_000 / RATE));
+    for n in 0..RATE * seconds {
+        tick.tick().await;
+        let (log, published) = (log.clone(), published.clone());
+        let parts = parts as u64;
+        // Nobody waits for the answer: the rate is kept.
+        tokio::spawn(async move { published.publish(&log, (n * 211 % parts) as usize, n / parts).await });
+    }
+}
+
+/// kill -9 of a worker: when its partitions are served again, with and without a standby.
+async fn crash(standbys: usize) {
+    const PARTS: usize = 100;
+    let server = Server::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (mut members, nats) = started(&server, dir.path(), PARTS, 5).await;
+    let fleet = fleet_of(&server, dir.path(), PARTS, 5);
+    let _waiting: Vec<Member> = (0..standbys).map(|n| fleet.start(&format!("s{n}"))).collect();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let log = nats.log(&settings(1).notifications).await.unwrap();
+    let published = Published::default();
+    let publishing = tokio::spawn(steadily(log, published.clone(), PARTS, 15));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let victim = members.iter().position(|member| !member.leads()).unwrap();
+    let (version, owned) = map(&nats).await.unwrap();
+    let mut member = members.remove(victim);
+    let id = member.id().unwrap();
+    let at = now_ns();
+    member.process.kill();
+    publishing.await.unwrap();
+    until("all are processed", 60, async || {
+        let done: BTreeSet<String> =
+            runs(dir.path()).into_iter().filter(|run| run.end.is_some()).map(|run| run.id).collect();
+        (done.len() >= published.len()).then_some(())
+    })
+    .await;
+    let mut again: BTreeMap<usize, u128> = BTreeMap::new();
+    for run in runs(dir.path()).into_iter().filter(|run| run.start > at && owned[&run.part] == id) {
+        again.entry(run.part).or_insert(run.start - at);
+    }
+    let worst = again.values().max().copied().unwrap_or_default() as f64 / 1e9;
+    println!(
+        "kill -9 of a worker with {standbys} standbys: its {} partitions served again after {worst:.2} s at most; new maps: {}",
+        again.len(),
+        map(&nats).await.unwrap().0 - version,
+    );
 }
 
 /// From publishing to the start of the handler.
@@ -53,13 +192,7 @@ async fn waits() {
     let log = nats.log(&settings(1).notifications).await.unwrap();
     tokio::time::sleep(Duration::from_secs(3)).await;
     let published = Published::default();
-    let mut tick = tokio::time::interval(Duration::from_micros(1_000_000 / RATE));
-    for n in 0..RATE * SECONDS {
-        tick.tick().await;
-        let (log, published) = (log.clone(), published.clone());
-        // Nobody waits for the answer: the rate is kept.
-        tokio::spawn(async move { published.publish(&log, (n * 211 % 500) as usize, n / 500).await });
-    }
+    steadily(log, published.clone(), 500, SECONDS).await;
     let count = (RATE * SECONDS) as usize;
     until("all are processed", 60, async || {
         (runs(dir.path()).iter().filter(|run| run.end.is_some()).count() >= count).then_some(())
@@ -70,12 +203,10 @@ async fn waits() {
         .iter()
         .map(|run| run.start.saturating_sub(published[&run.id].2) as f64 / 1e6)
         .collect();
-    waits.sort_by(f64::total_cmp);
-    let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize];
     println!(
         "published to handler started, {RATE}/s, 500 partitions, 3 workers: p50 {:.2} ms, p99 {:.2} ms",
-        at(0.5),
-        at(0.99)
+        quantile(&mut waits, 0.5),
+        quantile(&mut waits, 0.99)
     );
 }
 
@@ -88,18 +219,28 @@ async fn idles(workers: usize) {
     let pids: Vec<u32> = members.iter().map(|member| member.process.id()).collect();
     let before: u64 = pids.iter().map(|pid| ticks(*pid)).sum();
     let server_before = ticks(server.id());
+    let messages_before = messages(&server);
     tokio::time::sleep(Duration::from_secs(SECONDS)).await;
     let used = pids.iter().map(|pid| ticks(*pid)).sum::<u64>() - before;
     let server_used = ticks(server.id()) - server_before;
+    let messages = messages(&server) - messages_before;
     // A tick is a hundredth of a second, so ticks per second are percents of a core.
     let percent = |ticks: u64| ticks as f64 / SECONDS as f64;
     let memory = pids.iter().map(|pid| resident_kib(*pid)).max().unwrap_or_default();
     println!(
-        "idle worker in a fleet of {workers} with 5,000 partitions: {:.2} % of a core, {:.1} MB; the server: {:.1} % of a core",
+        "idle worker in a fleet of {workers} with 5,000 partitions: {:.2} % of a core, {:.1} MB, {:.0} messages/s \
+         sent and received; the server: {:.1} % of a core",
         percent(used) / workers as f64,
         memory as f64 / 1024.0,
+        messages as f64 / SECONDS as f64 / workers as f64,
         percent(server_used),
     );
+}
+
+/// What went in and out of the server so far.
+fn messages(server: &Server) -> u64 {
+    let counts: serde_json::Value = serde_json::from_str(&server.varz().unwrap()).unwrap();
+    counts["in_msgs"].as_u64().unwrap() + counts["out_msgs"].as_u64().unwrap()
 }
 
 /// Time on a processor, by what the kernel says.
