@@ -304,6 +304,15 @@ impl Reader<'_> {
                 .at(raw.span(), "with one limit nobody knows the centre line")
                 .hint("add center = …"));
         }
+        let one_sided =
+            [(Sides::Upper, &limits.lcl, "above", "lcl"), (Sides::Lower, &limits.ucl, "below", "ucl")];
+        for (side, limit, way, key) in one_sided {
+            if let Some(limit) = limit.as_ref().filter(|_| design.sides == side) {
+                return Err(self
+                    .at(limit.span(), format!("a chart that warns only {way} has no {key}"))
+                    .hint(format!("take out {key}, or sides")));
+            }
+        }
         if let Some(center) = center
             .filter(|center| lcl.is_some_and(|lcl| *center <= lcl) || ucl.is_some_and(|ucl| *center >= ucl))
         {
