@@ -1,8 +1,19 @@
 //! Fault detection for semiconductor equipment: a finished run of a chamber comes in as a *T-chart* (its traces), and
 //! leaves as one point on each of its *U-charts* (univariate control charts), judged, with alarms where it must.
 //!
+//! - [`notification`]: what stands in a chamber's log;
+//! - [`strategy`]: which charts which chambers get, by a file that is checked and can change while it is in use;
+//! - [`traces`]: from stored traces to the columns that equations need, and from files to stored traces;
+//! - [`judge`]: from values to judged points, alarms, and what the charts remember;
 //! - [`record`]: what is stored, row by row;
 //! - [`store`]: where it is stored.
+//!
+//! Everything but the stores is pure: no clock, no IO, the same answer whenever it is asked.
 
+mod digest;
+pub mod judge;
+pub mod notification;
 pub mod record;
 pub mod store;
+pub mod strategy;
+pub mod traces;

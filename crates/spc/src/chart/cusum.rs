@@ -20,6 +20,16 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    pub(super) fn numbers(&self) -> [f64; 4] {
+        [self.high, self.low, self.high_since as f64, self.low_since as f64]
+    }
+
+    pub(super) fn of_numbers([high, low, high_since, low_since]: [f64; 4]) -> Option<Self> {
+        // The cast saturates, and gives 0 for what is no number.
+        let memory = Self { high, low, high_since: high_since as u64, low_since: low_since as u64 };
+        Some(memory).filter(Self::is_sound)
+    }
+
     pub(super) fn is_sound(&self) -> bool {
         self.high.is_finite() && self.low.is_finite() && self.high >= 0.0 && self.low >= 0.0
     }

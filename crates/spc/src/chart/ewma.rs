@@ -20,6 +20,14 @@ impl Memory {
         Self { average: model.center.unwrap_or_default(), fading: 1.0 }
     }
 
+    pub(super) fn numbers(&self) -> [f64; 2] {
+        [self.average, self.fading]
+    }
+
+    pub(super) fn of_numbers([average, fading]: [f64; 2]) -> Option<Self> {
+        Some(Self { average, fading }).filter(Self::is_sound)
+    }
+
     pub(super) fn is_sound(&self) -> bool {
         self.average.is_finite() && (0.0..=1.0).contains(&self.fading)
     }

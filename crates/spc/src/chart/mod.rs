@@ -6,6 +6,7 @@
 mod attribute;
 mod baseline;
 mod batch;
+mod carry;
 mod cusum;
 mod design;
 mod ewma;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use baseline::{Learned, learn};
 pub use batch::{Center, Chart, ChartError, analyse, analyse_capability, judge};
+pub use carry::Carry;
 pub use design::{Design, DesignError, Fixed, Kind, Sample, SampleError};
 pub use model::{Estimator, LearnError, Model, Vector};
 pub use monitor::{Judged, Judgement, MAX_BASELINE, Monitor, StateError};

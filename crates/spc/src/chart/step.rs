@@ -106,7 +106,7 @@ impl Stepper<'_> {
             lcl,
             ucl,
         };
-        Step { point, mark: Some(mark(statistic, center, sd)), signals: Vec::new(), companion: None }
+        Step { point, mark: Some(Mark::new(statistic, center, sd)), signals: Vec::new(), companion: None }
     }
 }
 
@@ -123,14 +123,6 @@ pub(crate) struct Plot {
 
 /// No bounds: the statistic may be any number.
 pub(crate) const UNBOUNDED: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
-
-/// Rules know zones up to 3 σ; how far beyond does not matter, and stored states hold finite numbers only.
-const FARTHEST: f64 = 1e6;
-
-fn mark(statistic: f64, center: f64, sd: f64) -> Mark {
-    let z = if sd > 0.0 { ((statistic - center) / sd).clamp(-FARTHEST, FARTHEST) } else { 0.0 };
-    Mark { statistic, z }
-}
 
 /// A point of a companion chart: both limits, the lower one not below 0.
 pub(crate) fn companion(index: u64, statistic: f64, center: f64, reach: f64) -> Point {

@@ -28,7 +28,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use watch::beyond;
-pub use watch::{Mark, Watch, scan};
+pub use watch::{Mark, Watch, newest, scan};
 
 use pattern::{Finding, Window};
 

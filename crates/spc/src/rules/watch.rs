@@ -18,6 +18,23 @@ pub struct Mark {
     pub z: f64,
 }
 
+impl Mark {
+    /// Rules know zones up to 3 σ; how far beyond does not matter, and stored states hold finite numbers only.
+    const FARTHEST: f64 = 1e6;
+
+    /// A point that lies so far from its centre; `sd` is that of the statistic.
+    ///
+    /// ```
+    /// use phalanx_spc::rules::Mark;
+    /// assert_eq!(Mark::new(13.0, 10.0, 2.0).z, 1.5);
+    /// ```
+    pub fn new(statistic: f64, center: f64, sd: f64) -> Self {
+        let z =
+            if sd > 0.0 { ((statistic - center) / sd).clamp(-Self::FARTHEST, Self::FARTHEST) } else { 0.0 };
+        Self { statistic, z }
+    }
+}
+
 impl From<(f64, f64)> for Mark {
     fn from((statistic, z): (f64, f64)) -> Self {
         Self { statistic, z }
@@ -40,6 +57,30 @@ pub fn scan(rules: &[Rule], sides: Sides, points: &[(Mark, Option<f64>, Option<f
             rules.iter().filter_map(move |&rule| judge(rule, &window))
         })
         .collect()
+}
+
+/// The signals that the newest of these points completes, for callers that keep the points themselves. The points are
+/// in order, the newest last; those before the longest window of the rules do not matter.
+///
+/// ```
+/// use phalanx_spc::rules::{Mark, Rule, Sides, newest};
+/// let marks: Vec<Mark> = (0..9).map(|i| Mark::new(10.1 + f64::from(i % 2), 10.0, 1.0)).collect();
+/// let signals = newest(&[Rule::Nelson1, Rule::Nelson2], Sides::Both, &marks, Some(7.0), Some(13.0));
+/// assert_eq!(signals.len(), 1);
+/// assert_eq!(signals[0].rule, Rule::Nelson2);
+/// ```
+pub fn newest(
+    rules: &[Rule],
+    sides: Sides,
+    marks: &[Mark],
+    lcl: Option<f64>,
+    ucl: Option<f64>,
+) -> Vec<Signal> {
+    if marks.is_empty() {
+        return Vec::new();
+    }
+    let window = Window { marks, index: marks.len() as u64, lcl, ucl, sides };
+    rules.iter().filter_map(|&rule| judge(rule, &window)).collect()
 }
 
 fn judge(rule: Rule, window: &Window<'_>) -> Option<Signal> {
