@@ -1,4 +1,16 @@
 //! Where charts, alarms and what is known of chambers are kept: one trait, an SQLite file and Apache Cassandra.
+//!
+//! Tables, write times and ages are in `docs/storage.md`. Times that order rows are kept to the nanosecond and compared in
+//! whole milliseconds, which is what Cassandra's own type can do; when something was acknowledged or estimated is kept in
+//! whole milliseconds.
+
+#[cfg(feature = "cassandra")]
+pub mod cassandra;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod encoding;
+mod rules;
+mod sqlite;
 
 use std::sync::Arc;
 
@@ -8,6 +20,13 @@ use jiff::Timestamp;
 use phalanx_cluster::core::Position;
 use thiserror::Error;
 
+#[cfg(feature = "cassandra")]
+pub use self::cassandra::Cassandra;
+pub use self::rules::{
+    ALARMS_KEPT, CHUNK_BYTES_MAX, CHUNKS_MAX, STATE_BYTES_MAX, T_CHARTS_KEPT, U_CHARTS_KEPT,
+};
+pub(crate) use self::rules::{check, check_chunks, complete, prune_below, seen};
+pub use self::sqlite::Sqlite;
 use crate::record::{Acknowledgement, Alarm, Chamber, Context, Metadata, Results, StateRow, UChart};
 
 /// Why the store did not do it.
@@ -37,11 +56,11 @@ pub trait ChartStore: Send + Sync + 'static {
     /// Whether it answers.
     async fn ping(&self) -> Result<(), StoreError>;
 
-    /// Stores the traces of a run, in parts.
+    /// Stores the traces of a run, in at most [`CHUNKS_MAX`] parts of at most [`CHUNK_BYTES_MAX`] bytes.
     async fn put_t_chart(&self, chamber: &Chamber, context: &str, chunks: &[Bytes])
     -> Result<(), StoreError>;
 
-    /// The traces of a run, in order; none if they are not there (yet).
+    /// The traces of a run, in order; none if they are not all there (yet).
     async fn t_chart(&self, chamber: &Chamber, context: &str) -> Result<Option<Vec<Bytes>>, StoreError>;
 
     /// What the charts remember at exactly this position.
@@ -51,6 +70,7 @@ pub trait ChartStore: Send + Sync + 'static {
     async fn newest_state(&self, chamber: &Chamber) -> Result<Option<StateRow>, StoreError>;
 
     /// The last points of a chart, the newest first, each with position and take: also of attempts that do not count.
+    /// Those `before` are earlier by whole milliseconds.
     async fn u_charts(
         &self,
         chamber: &Chamber,
@@ -68,7 +88,9 @@ pub trait ChartStore: Send + Sync + 'static {
     /// Writes what a message leaves behind: all of it, or it will be written again.
     async fn write(&self, results: &Results) -> Result<(), StoreError>;
 
-    /// The alarms of a chamber, or of all chambers on the days from `since`, the newest first.
+    /// The alarms of a chamber, or of all chambers, raised since then (and, where the store keeps no order over all
+    /// chambers, not more than a day in the future), the newest first. What only an attempt raised that does not count is
+    /// left out.
     async fn alarms(
         &self,
         chamber: Option<&Chamber>,
@@ -77,7 +99,7 @@ pub trait ChartStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<AlarmPage, StoreError>;
 
-    /// Notes what a person said of an alarm.
+    /// Notes what a person said of an alarm. Of two sayings the later stays.
     async fn acknowledge(&self, alarm: &str, what: &Acknowledgement) -> Result<(), StoreError>;
 
     /// Everything known of every chamber.
