@@ -3,7 +3,7 @@
 mod fleet;
 
 use fleet::{builder, config, log, memory, publish, settled, until};
-use phalanx_cluster::core::Origin;
+use phalanx_cluster::core::{Origin, Position};
 use phalanx_cluster::{Delivery, Failure, Handler, Unavailable};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -29,7 +29,7 @@ impl Handler for Rude {
         Ok(None)
     }
 
-    fn committed(&self, _: &str, _: u64) {
+    fn committed(&self, _: &str, _: Position) {
         panic!("it does not want to know")
     }
 }

@@ -9,7 +9,7 @@ use super::super::io::{
 };
 use super::super::roster::tests::healthy_clock;
 use super::super::types::{Epoch, Key, Lifecycle, Revision, Value};
-use super::super::{Cursor, Predecessor, Work};
+use super::super::{Cursor, Position, Predecessor, Work};
 use super::*;
 
 /// One partition, whose cursor another worker left behind at sequence 7 of log 11.
@@ -171,7 +171,7 @@ fn read(serial: u64, from: u64, leader: bool) -> Effect {
 fn work(cursor: &Cursor, attempt: u32) -> Work {
     Work {
         message: message(8),
-        position: super::super::Position { sequence: 8, ..cursor.position },
+        position: Position { sequence: 8, ..cursor.position },
         committed: cursor.base,
         stream: 11,
         take: cursor.take,
@@ -212,7 +212,11 @@ fn a_gained_partition_is_looked_at_taken_read_processed_and_committed_in_this_or
     assert_eq!(
         scene.written(6, Ok(42)),
         [
-            Effect::Notice(Notice::Committed { partition: name(), sequence: 8, dead: false }),
+            Effect::Notice(Notice::Committed {
+                partition: name(),
+                position: work(&taken(), 1).position,
+                dead: false
+            }),
             read(7, 8, false)
         ]
     );
@@ -242,7 +246,10 @@ fn a_swap_without_an_answer_is_settled_by_reading_and_repeated_if_nothing_happen
     scene.written(8, Err(WriteError::Conflict));
     let ours =
         Event::Fetched { ticket: ticket(Purpose::ReadCursor, 9), result: Ok(Some(entry(committed, 42))) };
-    assert!(matches!(scene.event(ours)[0], Effect::Notice(Notice::Committed { sequence: 8, .. })));
+    assert!(matches!(
+        scene.event(ours)[0],
+        Effect::Notice(Notice::Committed { position: Position { sequence: 8, .. }, .. })
+    ));
 }
 
 #[test]

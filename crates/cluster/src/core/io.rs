@@ -343,7 +343,7 @@ pub enum Notice {
         /// The partition.
         partition: Arc<str>,
         /// The message.
-        sequence: u64,
+        position: Position,
         /// Whether it is dead.
         dead: bool,
     },

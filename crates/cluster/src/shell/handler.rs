@@ -10,6 +10,7 @@ use thiserror::Error;
 use xxhash_rust::xxh64::xxh64;
 
 use super::gate::Gate;
+use super::patience::Patience;
 use crate::core::{Origin, Outcome, Position, Work};
 
 /// A message to process, and where its results belong.
@@ -38,6 +39,7 @@ pub struct Delivery {
     /// Whatever you remember of this partition does not count: read it again from where you keep it.
     pub fresh: bool,
     gate: Gate,
+    patience: Patience,
 }
 
 impl Delivery {
@@ -55,6 +57,7 @@ impl Delivery {
             attempt: work.attempt,
             fresh: work.fresh,
             gate,
+            patience: Patience::default(),
         }
     }
 
@@ -62,6 +65,12 @@ impl Delivery {
     /// itself before somebody else goes on.
     pub fn may_write(&self) -> bool {
         self.gate.is_open()
+    }
+
+    /// Waits for something that is no fault of the message, such as what its results are kept in: this does not count
+    /// towards the time it may take. What is waited for must have a limit of its own.
+    pub async fn waiting<T>(&self, work: impl Future<Output = T>) -> T {
+        self.patience.wait(work).await
     }
 }
 
@@ -126,24 +135,24 @@ pub trait Handler: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The message at this position is committed: what was remembered of it counts. Called by the event loop: return at
+    /// The message at this position is committed, or dead: what was remembered of it counts. Called by the event loop: return at
     /// once.
-    fn committed(&self, partition: &str, sequence: u64) {
-        let _ = (partition, sequence);
+    fn committed(&self, partition: &str, position: Position) {
+        let _ = (partition, position);
     }
 }
 
 /// Runs the handler behind the gate, within its time; a panic is a failure.
 pub(super) async fn process(handler: &dyn Handler, delivery: Delivery, limit: Duration) -> Outcome {
-    let gate = delivery.gate.clone();
+    let (gate, patience) = (delivery.gate.clone(), delivery.patience.clone());
     let work = std::panic::AssertUnwindSafe(gate.pass(handler.handle(delivery))).catch_unwind();
-    match tokio::time::timeout(limit, work).await {
-        Ok(Ok(Ok(()))) => Outcome::Done,
-        Ok(Ok(Err(Failure::Retry(reason)))) => Outcome::Failed(reason.into()),
-        Ok(Ok(Err(Failure::Poison(reason)))) => Outcome::Poison(reason.into()),
-        Ok(Ok(Err(Failure::Unavailable))) => Outcome::Unavailable,
-        Ok(Err(panic)) => Outcome::Failed(format!("the handler panicked: {}", panic_text(&*panic)).into()),
-        Err(_) => Outcome::Failed(format!("it took longer than {limit:?}").into()),
+    match patience.within(limit, work).await {
+        Some(Ok(Ok(()))) => Outcome::Done,
+        Some(Ok(Err(Failure::Retry(reason)))) => Outcome::Failed(reason.into()),
+        Some(Ok(Err(Failure::Poison(reason)))) => Outcome::Poison(reason.into()),
+        Some(Ok(Err(Failure::Unavailable))) => Outcome::Unavailable,
+        Some(Err(panic)) => Outcome::Failed(format!("the handler panicked: {}", panic_text(&*panic)).into()),
+        None => Outcome::Failed(format!("it took longer than {limit:?}").into()),
     }
 }
 
@@ -170,8 +179,8 @@ pub(super) async fn asked<T>(
 }
 
 /// Tells the handler that a message is committed; what it makes of it is its own affair.
-pub(super) fn tell_committed(handler: &dyn Handler, partition: &str, sequence: u64) {
-    let tell = std::panic::AssertUnwindSafe(|| handler.committed(partition, sequence));
+pub(super) fn tell_committed(handler: &dyn Handler, partition: &str, position: Position) {
+    let tell = std::panic::AssertUnwindSafe(|| handler.committed(partition, position));
     let _ = std::panic::catch_unwind(tell);
 }
 

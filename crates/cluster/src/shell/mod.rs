@@ -14,6 +14,7 @@ mod hooks;
 mod log;
 mod metrics;
 mod partitions;
+mod patience;
 mod problem;
 mod subjects;
 mod watching;

@@ -411,10 +411,10 @@ impl<'a> Life<'a> {
     fn notice(&mut self, notice: Notice) {
         let all = &self.shell.metrics.all;
         let problem = match notice {
-            Notice::Committed { partition, sequence, dead } => {
+            Notice::Committed { partition, position, dead } => {
                 if dead { &all.dead_letters } else { &all.processed }.inc();
                 if let Some(handler) = &self.shell.handler {
-                    handler::tell_committed(&**handler, &partition, sequence);
+                    handler::tell_committed(&**handler, &partition, position);
                 }
                 return;
             }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::Guard;
-use super::super::cursor::Cursor;
-use super::super::io::{Condition, Effect, Message, Notice, Purpose, ReadError, Ticket, WriteError, Written};
+use super::super::cursor::{Cursor, Position};
+use super::super::io::{Condition, Effect, Notice, Purpose, ReadError, Ticket, WriteError, Written};
 use super::super::types::{Entry, Key, Value};
 use super::{Activity, Chamber, Context, Goal, Known, RETRY, Swap, Then, known_of};
 
@@ -104,14 +104,11 @@ impl Chamber {
     pub(super) fn reached(&mut self, swap: Swap, written: Written, certain: bool, ctx: &mut Context<'_>) {
         let Written { revision, stored_at } = written;
         let dead = swap.proposed.dead.is_some();
-        let failures = swap.proposed.failures;
+        let (failures, position) = (swap.proposed.failures, swap.proposed.position);
         self.known = Some(Known { cursor: swap.proposed, revision, stored_at });
         if std::mem::take(&mut self.must_retake) && swap.goal != Goal::Take {
-            if let Goal::Commit(message) = &swap.goal {
-                tell_committed(message, false, ctx);
-            }
-            if let Goal::Pass(message) = &swap.goal {
-                tell_committed(message, true, ctx);
+            if matches!(swap.goal, Goal::Commit(_) | Goal::Pass(_)) {
+                tell_committed(position, matches!(swap.goal, Goal::Pass(_)), ctx);
             }
             self.displace(ctx);
             return;
@@ -133,14 +130,14 @@ impl Chamber {
                 }
             }
             Goal::Alone(message) => self.run(message, ctx),
-            Goal::Commit(message) => {
+            Goal::Commit(_) => {
                 self.remembers = certain || !ctx.ground.config.keeps(Guard::CacheDropped);
-                tell_committed(&message, false, ctx);
+                tell_committed(position, false, ctx);
                 self.read(false, ctx);
             }
-            Goal::Pass(message) => {
+            Goal::Pass(_) => {
                 self.remembers = false;
-                tell_committed(&message, true, ctx);
+                tell_committed(position, true, ctx);
                 self.read(false, ctx);
             }
             Goal::Failure(message) if !dead => {
@@ -154,8 +151,8 @@ impl Chamber {
     }
 }
 
-fn tell_committed(message: &Message, dead: bool, ctx: &mut Context<'_>) {
+fn tell_committed(position: Position, dead: bool, ctx: &mut Context<'_>) {
     *ctx.processed += 1;
-    let (partition, sequence) = (ctx.name.clone(), message.sequence);
-    ctx.out.push(Effect::Notice(Notice::Committed { partition, sequence, dead }));
+    let partition = ctx.name.clone();
+    ctx.out.push(Effect::Notice(Notice::Committed { partition, position, dead }));
 }

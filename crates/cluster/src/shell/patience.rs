@@ -1,0 +1,111 @@
+//! Time that does not count against a message: what it waits for others.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a message has waited for what is no fault of its own. Clones are the same count.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Patience(Arc<Mutex<Waits>>);
+
+#[derive(Debug, Default)]
+struct Waits {
+    /// Waits that are over.
+    over: Duration,
+    /// How many are not, and since when there was one.
+    open: u32,
+    since: Option<Instant>,
+}
+
+impl Waits {
+    fn begin(&mut self, now: Instant) {
+        self.open += 1;
+        self.since.get_or_insert(now);
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.open -= 1;
+        if let Some(since) = self.since.take_if(|_| self.open == 0) {
+            self.over += now.saturating_duration_since(since);
+        }
+    }
+
+    fn waited(&self, now: Instant) -> Duration {
+        self.over + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+}
+
+impl Patience {
+    /// Waits without counting.
+    pub(super) async fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        let _open = Open::begin(self);
+        work.await
+    }
+
+    /// Gives `work` that much time, besides what it waits. None if it takes longer.
+    pub(super) async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        let began = Instant::now();
+        loop {
+            let allowed = limit + self.waited();
+            let spent = began.elapsed();
+            let Some(left) = allowed.checked_sub(spent).filter(|left| !left.is_zero()) else { return None };
+            if let Ok(done) = tokio::time::timeout(left, &mut work).await {
+                return Some(done);
+            }
+        }
+    }
+
+    fn waited(&self) -> Duration {
+        self.with(|waits| waits.waited(Instant::now()))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Waits) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A wait that ends when this is dropped, whatever becomes of it.
+struct Open<'a>(&'a Patience);
+
+impl<'a> Open<'a> {
+    fn begin(patience: &'a Patience) -> Self {
+        patience.with(|waits| waits.begin(Instant::now()));
+        Self(patience)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.with(|waits| waits.end(Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_at_once_count_once_and_an_open_one_counts_until_now() {
+        let (start, s) = (Instant::now(), Duration::from_secs);
+        let mut waits = Waits::default();
+        waits.begin(start + s(1));
+        waits.begin(start + s(2));
+        assert_eq!(waits.waited(start + s(4)), s(3));
+        waits.end(start + s(5));
+        waits.end(start + s(6));
+        assert_eq!(waits.waited(start + s(60)), s(5));
+        waits.begin(start + s(100));
+        assert_eq!(waits.waited(start + s(103)), s(8));
+    }
+
+    #[tokio::test]
+    async fn work_that_only_waits_is_never_out_of_time_and_work_that_works_is() {
+        let patience = Patience::default();
+        let ms = Duration::from_millis;
+        let waiting = patience.wait(tokio::time::sleep(ms(60)));
+        assert_eq!(patience.within(ms(5), waiting).await, Some(()));
+        assert_eq!(patience.within(ms(5), std::future::pending::<()>()).await, None);
+    }
+}
