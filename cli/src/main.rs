@@ -1,5 +1,6 @@
 //! The `phalanx` binary: arguments in, library calls, exit code.
 
+mod cassandra;
 mod commands;
 
 use std::io;

@@ -5,6 +5,7 @@ mod etl;
 mod fsm;
 mod mebo;
 mod plan;
+mod schema;
 mod sim;
 mod spc;
 
@@ -19,6 +20,7 @@ pub(crate) enum Command {
     Etl(etl::Etl),
     Fsm(fsm::Fsm),
     Plan(plan::Plan),
+    Schema(schema::Schema),
     Sim(sim::Sim),
     #[command(subcommand)]
     Spc(spc::Spc),
@@ -32,6 +34,7 @@ impl Command {
             Self::Etl(etl) => etl.run(),
             Self::Fsm(fsm) => fsm.run(),
             Self::Plan(plan) => plan.run(),
+            Self::Schema(schema) => schema.run(),
             Self::Sim(sim) => sim.run(),
             Self::Spc(spc) => spc.run(),
             Self::Mebo(mebo) => mebo.run(),

@@ -6,10 +6,13 @@
 //! - [`traces`]: from stored traces to the columns that equations need, and from files to stored traces;
 //! - [`judge`]: from values to judged points, alarms, and what the charts remember;
 //! - [`record`]: what is stored, row by row;
-//! - [`store`]: where it is stored.
+//! - [`store`]: where it is stored;
+//! - [`cache`]: what a worker remembers of its chambers;
+//! - [`weights`]: what chambers weigh in the balance of the fleet.
 //!
-//! Everything but the stores is pure: no clock, no IO, the same answer whenever it is asked.
+//! Everything but stores, cache and sources is pure: no clock, no IO, the same answer whenever it is asked.
 
+pub mod cache;
 mod digest;
 pub mod judge;
 pub mod notification;
@@ -17,3 +20,4 @@ pub mod record;
 pub mod store;
 pub mod strategy;
 pub mod traces;
+pub mod weights;

@@ -157,15 +157,22 @@ async fn a_damaged_file_is_no_fault_of_the_message() {
     let written = results(1, Timestamp::now());
     fixture.write(&written).await.unwrap();
     fixture.close().await;
-    // The first page says what there is; everything after it becomes nonsense.
+    let find = "SELECT rootpage FROM sqlite_schema WHERE name = 'chart_state'";
+    let page =
+        Connection::open(fixture.path()).unwrap().query_row(find, [], |row| row.get::<_, i64>(0)).unwrap()
+            as usize;
     let mut bytes = fs::read(fixture.path()).unwrap();
-    bytes[4096..].fill(0xa5);
-    fs::write(fixture.path(), bytes).unwrap();
+    bytes[(page - 1) * 4096..page * 4096].fill(0xa5);
+    fs::write(fixture.path(), &bytes).unwrap();
     let again = Sqlite::open(&fixture.path()).unwrap();
     let error = again.newest_state(&written.chamber).await.unwrap_err();
     assert!(matches!(&error, StoreError::Unavailable(text) if text.contains("malformed")), "{error}");
     let error = again.write(&written).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    drop(again);
+    bytes[4096..].fill(0xa5);
+    fs::write(fixture.path(), bytes).unwrap();
+    refused(&fixture.path(), &["damaged", "copy"]);
 }
 
 #[track_caller]

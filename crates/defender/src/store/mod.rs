@@ -8,7 +8,7 @@
 pub mod cassandra;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod encoding;
+pub(crate) mod encoding;
 mod rules;
 mod sqlite;
 

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::nats::unique_name;
-use crate::net::{free_ports, is_free};
+use crate::net::{connect_to, free_ports, is_free};
 use crate::process::{Lifetime, Process, bound_to_parent, has_setpriv, succeeds};
 use crate::provision::{self, CassandraHome, Error};
 use crate::scratch::scratch_dir;
@@ -41,6 +41,8 @@ pub struct Node {
     /// Where clients connect.
     pub cql_port: u16,
     storage_port: u16,
+    /// Lines added to its settings.
+    settings: String,
 }
 
 impl Node {
@@ -48,7 +50,7 @@ impl Node {
     pub fn new(home: CassandraHome, dir: &Path) -> Result<Self, Error> {
         let [cql_port, storage_port] =
             free_ports().map_err(|e| Error::failed("looking for free ports", e))?;
-        Ok(Self { home, dir: dir.to_owned(), cql_port, storage_port })
+        Ok(Self { home, dir: dir.to_owned(), cql_port, storage_port, settings: String::new() })
     }
 
     /// The same, on the port that clients try by themselves where that is free.
@@ -100,7 +102,8 @@ impl Node {
         let yaml = include_str!("cassandra.yaml")
             .replace("@DIR@", &self.dir.display().to_string())
             .replace("@CQL_PORT@", &self.cql_port.to_string())
-            .replace("@STORAGE_PORT@", &self.storage_port.to_string());
+            .replace("@STORAGE_PORT@", &self.storage_port.to_string())
+            + &self.settings;
         fs::write(self.dir.join("cassandra.yaml"), yaml)?;
         fs::write(self.dir.join("jvm.args"), include_str!("jvm.args"))?;
         fs::write(self.dir.join("logback.xml"), include_str!("logback.xml"))
@@ -116,7 +119,10 @@ impl Node {
                     format!("it ended at once: {}", self.last_log_lines()),
                 ));
             }
-            if cql::answers(address) && process.is_alive() {
+            // Whoever asks for encryption does not answer us; that it listens must do, which it begins with last.
+            let encrypted = self.settings.contains("client_encryption_options");
+            let answers = if encrypted { connect_to(address).is_ok() } else { cql::answers(address) };
+            if answers && process.is_alive() {
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(20));
@@ -156,11 +162,16 @@ pub struct Server {
 impl Server {
     /// Starts a server on free ports and waits until it answers CQL.
     pub fn start() -> Result<Self, Error> {
+        Self::start_with("")
+    }
+
+    /// The same with some more lines of `cassandra.yaml`, such as who may connect and how.
+    pub fn start_with(settings: &str) -> Result<Self, Error> {
         let home = provision::cassandra(&|_| {})?;
         let mut tries = 1;
         loop {
             let dir = scratch_dir().map_err(|e| Error::failed("making a folder for Cassandra", e))?;
-            let node = Node::new(home.clone(), dir.path())?;
+            let node = Node { settings: settings.to_owned(), ..Node::new(home.clone(), dir.path())? };
             match node.launch(Lifetime::WithUs) {
                 Ok(process) => return Ok(Self { node, process, _dir: dir }),
                 Err(Error::Failed { reason, .. }) if tries < PORT_TRIES && reason.contains("in use") => {

@@ -83,6 +83,9 @@ pub(super) fn open(path: &std::path::Path) -> Result<Connection, StoreError> {
         Some(rusqlite::ErrorCode::NotADatabase) => {
             StoreError::Refused(format!("{name} is not an SQLite file: it is left as it is"))
         }
+        Some(rusqlite::ErrorCode::DatabaseCorrupt) => StoreError::Refused(format!(
+            "{name} is damaged ({error}): put a copy of it back, or move it away to begin anew"
+        )),
         _ => here(error),
     };
     let (application, version) =
