@@ -7,6 +7,8 @@ mod mebo;
 mod plan;
 mod sim;
 mod spc;
+mod strategy;
+mod table;
 
 use std::process::ExitCode;
 
@@ -23,6 +25,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Spc(spc::Spc),
     Mebo(mebo::Mebo),
+    #[command(subcommand)]
+    Strategy(strategy::Strategy),
 }
 
 impl Command {
@@ -35,6 +39,7 @@ impl Command {
             Self::Sim(sim) => sim.run(),
             Self::Spc(spc) => spc.run(),
             Self::Mebo(mebo) => mebo.run(),
+            Self::Strategy(strategy) => strategy.run(),
         }
     }
 }
