@@ -21,8 +21,9 @@ fn csv(svids: usize, points: usize, hertz: usize, seed: u64) -> Vec<u8> {
     for i in 0..points {
         write!(text, "\n{}", i * 1_000_000 / hertz).expect("a string takes all");
         for svid in 0..svids {
-            // Noise from the bits of a product: no two neighbours alike, the same in every run.
-            let noise = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ svid as u64 ^ (seed << 20)) >> 40;
+            // Noise from the bits of a product: no two neighbours alike, the same in every run of the bench.
+            let mixed = (i as u64 + 1 + (seed << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ svid as u64);
+            let noise = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
             let value = match svid {
                 0 => (i * 8 / points) as f64,
                 // Two decimals, as sensors give them.
@@ -94,14 +95,14 @@ impl Bench {
             sequence: 0,
         };
         // A few different runs, over and over.
-        let different: Vec<Vec<Bytes>> = (0..7)
+        let different: Vec<Vec<Bytes>> = (0..11)
             .map(|seed| {
                 let recording = Recording::from_csv(&csv(svids, points, hertz, seed)).expect("good traces");
                 recording.to_chunks().expect("good traces")
             })
             .collect();
         for run in 0..runs {
-            bench.chunks.clone_from(&different[(run * 3 % 7) as usize]);
+            bench.chunks.clone_from(&different[(run * 7 % 11) as usize]);
             let results = bench.run();
             let mark = results.mark;
             bench.rows.extend(results.charts.iter().map(|row| (row.clone(), mark.position, mark.take)));
