@@ -59,7 +59,7 @@ fn a_wrong_file_is_refused_with_its_place() {
     assert_eq!(run.stdout, "");
     assert!(
         run.stderr.contains(
-            "wrong.toml, line 52, column 13: in the equation: unknown function `slop`; did you mean `slope`?"
+            "wrong.toml, line 49, column 13: in the equation: unknown function `slop`; did you mean `slope`?"
         ),
         "{}",
         run.stderr

@@ -19,16 +19,21 @@ fn beside(path: &str) -> String {
 
 /// One message, as the pipeline processes it.
 fn process(sequence: u64, file: &str, tool: &str, last: Option<&Results>) -> Results {
-    let strategy = Strategy::parse(&beside("../../examples/strategies/etch.toml")).unwrap();
-    let chamber = Chamber::new(tool, "B").unwrap();
-    let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let strategy =
+        Strategy::parse(&beside("../../examples/strategies/etch.toml")).expect("the fixture is good");
+    let chamber = Chamber::new(tool, "B").expect("the fixture is good");
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("the fixture is good");
     let time = start + SignedDuration::from_hours(sequence as i64);
-    let sent = Notification::new(chamber.clone(), &format!("ctx_{sequence}"), time).unwrap();
-    let message = Message::parse(&sent.to_json(), &chamber).unwrap();
-    let chunks = Recording::from_csv(beside(file).as_bytes()).unwrap().to_chunks().unwrap();
+    let sent =
+        Notification::new(chamber.clone(), &format!("ctx_{sequence}"), time).expect("the fixture is good");
+    let message = Message::parse(&sent.to_json(), &chamber).expect("the fixture is good");
+    let chunks = Recording::from_csv(beside(file).as_bytes())
+        .expect("the fixture is good")
+        .to_chunks()
+        .expect("the fixture is good");
 
     let charts = strategy.charts_for(&chamber);
-    let traces = Traces::decode(&chunks, charts.svids()).unwrap();
+    let traces = Traces::decode(&chunks, charts.svids()).expect("the fixture is good");
     let values = traces.evaluate(&charts);
     let position = Position { generation: 1, sequence };
     let entry = Entry {
@@ -41,7 +46,7 @@ fn process(sequence: u64, file: &str, tool: &str, last: Option<&Results>) -> Res
         timestamp: message.timestamp(),
         strategy: strategy.version().clone(),
     };
-    let before = Before::decode(last.map(|last| &last.state)).unwrap();
+    let before = Before::decode(last.map(|last| &last.state)).expect("the fixture is good");
     let rows =
         last.into_iter().flat_map(|last| last.charts.iter().map(|row| (row.clone(), last.mark.position, 1)));
     let history = History::assemble(rows, &before.history);

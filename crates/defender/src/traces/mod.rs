@@ -49,6 +49,9 @@ pub struct Traces {
     columns: Vec<Option<(usize, Vec<f64>)>>,
 }
 
+/// Where timestamps come from: the chunks, and the places of those who own them there.
+type Source = Vec<(usize, usize)>;
+
 /// The parts of an SVID: in which chunks, and where.
 type Parts<'b> = Vec<(usize, Metric<'b>)>;
 
@@ -70,8 +73,7 @@ impl Traces {
             traces.svids = traces.svids.max(blob.len());
             traces.points += blob.metrics().map(|metric| metric.len() as u64).sum::<u64>();
         }
-        // Which timestamps were decoded already: the chunks and the places of their owners there.
-        let mut known: Vec<(Vec<(usize, usize)>, Option<Vec<usize>>)> = Vec::new();
+        let mut known: Vec<(Source, Option<Vec<usize>>)> = Vec::new();
         for svid in svids {
             let key = key(svid);
             let parts: Parts<'_> =
@@ -80,18 +82,18 @@ impl Traces {
                 traces.columns.push(None);
                 continue;
             }
-            let shared: Vec<(usize, usize)> =
+            let shared: Source =
                 parts.iter().map(|(chunk, metric)| (*chunk, metric.timestamps_of())).collect();
             let place = match known.iter().position(|(other, _)| *other == shared) {
                 Some(place) => place,
                 None => {
-                    let mut times = gather(&parts, |metric, out| metric.timestamps_into(out))?;
+                    let mut times = gather(&parts, Metric::timestamps_into)?;
                     known.push((shared, put_in_order(&mut times)));
                     traces.times.push(times);
                     known.len() - 1
                 }
             };
-            let mut values = gather(&parts, |metric, out| metric.values_into(out))?;
+            let mut values = gather(&parts, Metric::values_into)?;
             if let Some(order) = &known[place].1 {
                 values = order.iter().map(|&i| values[i]).collect();
             }
