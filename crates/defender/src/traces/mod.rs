@@ -27,14 +27,23 @@ use crate::strategy::Charts;
 /// far below what would hurt.
 const LIMITS: Limits = Limits { decompressed_bytes: 128 << 20, points_per_metric: 1 << 22 };
 
-/// A chunk that cannot be read.
+/// A T-chart that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("chunk {chunk} of the T-chart cannot be read: {error}")]
-pub struct TraceError {
-    /// Which chunk; the first is 1.
-    pub chunk: usize,
-    /// What is wrong with it.
-    pub error: phalanx_mebo::Error,
+pub enum TraceError {
+    /// A chunk is corrupt, cut short, or of a kind this program does not know.
+    #[error("chunk {chunk} of the T-chart cannot be read: {error}")]
+    Chunk {
+        /// Which chunk; the first is 1.
+        chunk: usize,
+        /// What is wrong with it.
+        error: phalanx_mebo::Error,
+    },
+    /// What the equations need of it would take too much memory.
+    #[error("the SVIDs in use have {points} points, {MAX_POINTS} is the most")]
+    TooLarge {
+        /// How many points they claim to have.
+        points: usize,
+    },
 }
 
 /// Decoded columns of some SVIDs.
@@ -63,7 +72,9 @@ impl Traces {
         let mut blobs: Vec<(usize, NumericBlob<'_>)> = Vec::with_capacity(chunks.len());
         for (chunk, bytes) in (1..).zip(chunks) {
             // Texts have no numbers to calculate with.
-            match Blob::open_with(bytes.as_ref(), options).map_err(|error| TraceError { chunk, error })? {
+            match Blob::open_with(bytes.as_ref(), options)
+                .map_err(|error| TraceError::Chunk { chunk, error })?
+            {
                 Blob::Numeric(blob) => blobs.push((chunk, blob)),
                 Blob::Text(_) => {}
             }
@@ -73,6 +84,8 @@ impl Traces {
             traces.svids = traces.svids.max(blob.len());
             traces.points += blob.metrics().map(|metric| metric.len() as u64).sum::<u64>();
         }
+        // A few bytes can claim any number of points: they are counted before anything is made for them.
+        let mut wanted = 0;
         let mut known: Vec<(Source, Option<Vec<usize>>)> = Vec::new();
         for svid in svids {
             let key = key(svid);
@@ -81,6 +94,10 @@ impl Traces {
             if parts.is_empty() {
                 traces.columns.push(None);
                 continue;
+            }
+            wanted += parts.iter().map(|(_, metric)| metric.len()).sum::<usize>();
+            if wanted > MAX_POINTS {
+                return Err(TraceError::TooLarge { points: wanted });
             }
             let shared: Source =
                 parts.iter().map(|(chunk, metric)| (*chunk, metric.timestamps_of())).collect();
@@ -157,7 +174,8 @@ fn start(blobs: &[(usize, NumericBlob<'_>)]) -> Result<i64, TraceError> {
         // Who shares the timestamps of another begins with it.
         let owners = blob.metrics().filter(|metric| metric.timestamps_of() == metric.index());
         for metric in owners.filter(|metric| !metric.is_empty()) {
-            let first = metric.point(0).map_err(|error| TraceError { chunk: *chunk, error })?.timestamp;
+            let first =
+                metric.point(0).map_err(|error| TraceError::Chunk { chunk: *chunk, error })?.timestamp;
             earliest = Some(earliest.map_or(first, |earliest| earliest.min(first)));
         }
     }
@@ -171,7 +189,7 @@ fn gather<'b, T>(
 ) -> Result<Vec<T>, TraceError> {
     let mut out = Vec::new();
     for (chunk, metric) in parts {
-        decode(metric, &mut out).map_err(|error| TraceError { chunk: *chunk, error })?;
+        decode(metric, &mut out).map_err(|error| TraceError::Chunk { chunk: *chunk, error })?;
     }
     Ok(out)
 }
