@@ -282,6 +282,8 @@ fn equations_are_evaluated_on_traces() {
         (&Value::Null, &json!("a value of TEMP is not a finite number"))
     );
     assert_eq!(folder.eval("mean(GAS)", &[]).succeeds().stdout, "no value: there is no trace of GAS\n");
+    let wide = Folder::new("time,TEMP,STEP\n2026-01-01T00:00:00Z,20,1\n2026-01-01T00:00:01Z,22,\n");
+    assert_eq!(wide.eval("mean(TEMP where STEP == 1)", &[]).succeeds().stdout, "21\n");
 }
 
 #[test]
@@ -297,7 +299,7 @@ fn wrong_equations_and_traces_are_refused_with_their_place() {
     let folder = Folder::new("timestamp,metric,value\n1,A,1\n1.5,A,2\n");
     let run = folder.eval("mean(A)", &[]).fails_with(1);
     assert!(
-        run.stderr.contains("data.csv, line 3: the timestamp `1.5` is not a whole number"),
+        run.stderr.contains("data.csv, line 3: the time \"1.5\" is neither a whole number of microseconds"),
         "{}",
         run.stderr
     );

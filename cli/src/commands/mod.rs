@@ -8,6 +8,8 @@ mod plan;
 mod schema;
 mod sim;
 mod spc;
+mod strategy;
+mod table;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Spc(spc::Spc),
     Mebo(mebo::Mebo),
+    #[command(subcommand)]
+    Strategy(strategy::Strategy),
 }
 
 impl Command {
@@ -38,6 +42,7 @@ impl Command {
             Self::Sim(sim) => sim.run(),
             Self::Spc(spc) => spc.run(),
             Self::Mebo(mebo) => mebo.run(),
+            Self::Strategy(strategy) => strategy.run(),
         }
     }
 }

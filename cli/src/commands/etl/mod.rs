@@ -3,7 +3,6 @@
 mod progress;
 mod run;
 mod show;
-mod table;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use phalanx_etl::engine::{Error, Options, retry};
 use phalanx_etl::store::Reader;
 use serde_json::json;
 
-use table::Table;
+use crate::commands::table::Table;
 
 /// Loads security data (CVE, ASVS) into one database, and shows what is in it.
 #[derive(Args)]

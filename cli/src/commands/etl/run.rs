@@ -15,7 +15,7 @@ use phalanx_etl::store::RunRow;
 use serde_json::json;
 
 use super::progress::Display;
-use super::table::Table;
+use crate::commands::table::Table;
 
 const WITH_GAPS: u8 = 3;
 const FAILED: u8 = 4;

@@ -149,9 +149,14 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes(length)?).map_err(|_| StateError::Damaged("a text is not UTF-8"))
     }
 
-    pub(super) fn continued(&mut self, before: &str) -> Read<String> {
-        let same = self.count(before.len())?;
-        let same = before.get(..same).ok_or(StateError::Damaged("a text is cut inside a character"))?;
-        Ok(format!("{same}{}", self.text()?))
+    /// Makes `text`, which is the one before, into the next one.
+    pub(super) fn continued(&mut self, text: &mut String) -> Read<()> {
+        let same = self.count(text.len())?;
+        if !text.is_char_boundary(same) {
+            return Err(StateError::Damaged("a text is cut inside a character"));
+        }
+        text.truncate(same);
+        text.push_str(self.text()?);
+        Ok(())
     }
 }

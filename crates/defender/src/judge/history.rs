@@ -42,17 +42,18 @@ impl History {
     /// assert_eq!(History::assemble([], &[]), History::default());
     /// ```
     pub fn assemble(rows: impl IntoIterator<Item = (UChart, Position, u64)>, past: &[Past]) -> Self {
-        let listed: HashMap<(Position, u64), &Arc<str>> = past
+        let mut listed: Vec<(Position, u64, &Arc<str>)> = past
             .iter()
             .take(HISTORY)
             .map(|one| {
                 let position = Position { generation: one.generation, sequence: one.sequence };
-                ((position, one.take), &one.context)
+                (position, one.take, &one.context)
             })
             .collect();
+        listed.sort_unstable();
         let mut charts: HashMap<Arc<str>, Vec<PastPoint>> = HashMap::new();
         for (row, position, take) in rows {
-            if listed.get(&(position, take)) != Some(&&row.context) {
+            if listed.binary_search(&(position, take, &row.context)).is_err() {
                 continue;
             }
             let point = PastPoint {

@@ -180,10 +180,10 @@ impl ChartState {
             let name = input.text()?;
             state.charts.insert(name.into(), Memory::read(&mut input)?);
         }
-        let mut before = String::new();
+        let mut context = String::new();
         for _ in 0..input.count(RECENT)? {
-            before = input.continued(&before)?;
-            state.recent.push_back(before.as_str().into());
+            input.continued(&mut context)?;
+            state.recent.push_back(context.as_str().into());
         }
         input.end()?;
         Ok(state)

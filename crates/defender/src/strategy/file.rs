@@ -251,7 +251,7 @@ impl Reader<'_> {
         runs: u64,
     ) -> Read<LimitSource> {
         let limits = raw.get_ref();
-        for fixed in [&limits.lcl, &limits.ucl].into_iter().flatten() {
+        if let Some(fixed) = limits.lcl.as_ref().or(limits.ucl.as_ref()) {
             return Err(self
                 .at(fixed.span(), "limits are either set or learned from a baseline, not both")
                 .hint("take out the limit, or the baseline"));
@@ -418,7 +418,7 @@ impl Reader<'_> {
 
     fn number(&self, value: Option<&Spanned<f64>>) -> Read<Option<f64>> {
         match value {
-            Some(value) if !(value.get_ref().abs() <= LARGEST) => {
+            Some(value) if !value.get_ref().is_finite() || value.get_ref().abs() > LARGEST => {
                 let message = format!("{} is not a number that can be used", value.get_ref());
                 Err(self.at(value.span(), message).hint("it must lie between -1e100 and 1e100"))
             }

@@ -7,7 +7,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Recording, RecordingError> {
     let header = reader.headers().map_err(wrong)?.clone();
     let columns: Vec<&str> = header.iter().collect();
     match columns[..] {
-        ["time" | "timestamp", "svid" | "metric", "value"] => long(reader),
+        // What `mebo decode --csv` prints of a blob with tags; equations know no tags.
+        ["time" | "timestamp", "svid" | "metric", "value"]
+        | ["time" | "timestamp", "svid" | "metric", "value", "tag"] => long(reader),
         ["time" | "timestamp", _, ..] => wide(reader, &columns),
         _ => {
             let shown: String = columns.join(",").chars().take(80).collect();

@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 
 use super::recording::{Recording, RecordingError, time};
 
@@ -25,12 +28,32 @@ enum Time<'a> {
     Text(Cow<'a, str>),
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
 enum Trace<'a> {
     Values(Vec<Option<f64>>),
-    #[serde(borrow)]
     Own(Own<'a>),
+}
+
+/// By hand: an enum that serde tells apart itself would keep every value twice.
+impl<'de: 'a, 'a> Deserialize<'de> for Trace<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Trace<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of values, or a table with time and values")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+                Deserialize::deserialize(SeqAccessDeserializer::new(list)).map(Trace::Values)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Self::Value, A::Error> {
+                Deserialize::deserialize(MapAccessDeserializer::new(table)).map(Trace::Own)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
 }
 
 #[derive(Deserialize)]

@@ -27,14 +27,23 @@ use crate::strategy::Charts;
 /// far below what would hurt.
 const LIMITS: Limits = Limits { decompressed_bytes: 128 << 20, points_per_metric: 1 << 22 };
 
-/// A chunk that cannot be read.
+/// A T-chart that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("chunk {chunk} of the T-chart cannot be read: {error}")]
-pub struct TraceError {
-    /// Which chunk; the first is 1.
-    pub chunk: usize,
-    /// What is wrong with it.
-    pub error: phalanx_mebo::Error,
+pub enum TraceError {
+    /// A chunk is corrupt, cut short, or of a kind this program does not know.
+    #[error("chunk {chunk} of the T-chart cannot be read: {error}")]
+    Chunk {
+        /// Which chunk; the first is 1.
+        chunk: usize,
+        /// What is wrong with it.
+        error: phalanx_mebo::Error,
+    },
+    /// What the equations need of it would take too much memory.
+    #[error("the SVIDs in use have {points} points, {MAX_POINTS} is the most")]
+    TooLarge {
+        /// How many points they claim to have.
+        points: usize,
+    },
 }
 
 /// Decoded columns of some SVIDs.
@@ -49,6 +58,9 @@ pub struct Traces {
     columns: Vec<Option<(usize, Vec<f64>)>>,
 }
 
+/// Where timestamps come from: the chunks, and the places of those who own them there.
+type Source = Vec<(usize, usize)>;
+
 /// The parts of an SVID: in which chunks, and where.
 type Parts<'b> = Vec<(usize, Metric<'b>)>;
 
@@ -60,7 +72,9 @@ impl Traces {
         let mut blobs: Vec<(usize, NumericBlob<'_>)> = Vec::with_capacity(chunks.len());
         for (chunk, bytes) in (1..).zip(chunks) {
             // Texts have no numbers to calculate with.
-            match Blob::open_with(bytes.as_ref(), options).map_err(|error| TraceError { chunk, error })? {
+            match Blob::open_with(bytes.as_ref(), options)
+                .map_err(|error| TraceError::Chunk { chunk, error })?
+            {
                 Blob::Numeric(blob) => blobs.push((chunk, blob)),
                 Blob::Text(_) => {}
             }
@@ -70,8 +84,9 @@ impl Traces {
             traces.svids = traces.svids.max(blob.len());
             traces.points += blob.metrics().map(|metric| metric.len() as u64).sum::<u64>();
         }
-        // Which timestamps were decoded already: the chunks and the places of their owners there.
-        let mut known: Vec<(Vec<(usize, usize)>, Option<Vec<usize>>)> = Vec::new();
+        // A few bytes can claim any number of points: they are counted before anything is made for them.
+        let mut wanted = 0;
+        let mut known: Vec<(Source, Option<Vec<usize>>)> = Vec::new();
         for svid in svids {
             let key = key(svid);
             let parts: Parts<'_> =
@@ -80,18 +95,22 @@ impl Traces {
                 traces.columns.push(None);
                 continue;
             }
-            let shared: Vec<(usize, usize)> =
+            wanted += parts.iter().map(|(_, metric)| metric.len()).sum::<usize>();
+            if wanted > MAX_POINTS {
+                return Err(TraceError::TooLarge { points: wanted });
+            }
+            let shared: Source =
                 parts.iter().map(|(chunk, metric)| (*chunk, metric.timestamps_of())).collect();
             let place = match known.iter().position(|(other, _)| *other == shared) {
                 Some(place) => place,
                 None => {
-                    let mut times = gather(&parts, |metric, out| metric.timestamps_into(out))?;
+                    let mut times = gather(&parts, Metric::timestamps_into)?;
                     known.push((shared, put_in_order(&mut times)));
                     traces.times.push(times);
                     known.len() - 1
                 }
             };
-            let mut values = gather(&parts, |metric, out| metric.values_into(out))?;
+            let mut values = gather(&parts, Metric::values_into)?;
             if let Some(order) = &known[place].1 {
                 values = order.iter().map(|&i| values[i]).collect();
             }
@@ -155,7 +174,8 @@ fn start(blobs: &[(usize, NumericBlob<'_>)]) -> Result<i64, TraceError> {
         // Who shares the timestamps of another begins with it.
         let owners = blob.metrics().filter(|metric| metric.timestamps_of() == metric.index());
         for metric in owners.filter(|metric| !metric.is_empty()) {
-            let first = metric.point(0).map_err(|error| TraceError { chunk: *chunk, error })?.timestamp;
+            let first =
+                metric.point(0).map_err(|error| TraceError::Chunk { chunk: *chunk, error })?.timestamp;
             earliest = Some(earliest.map_or(first, |earliest| earliest.min(first)));
         }
     }
@@ -169,7 +189,7 @@ fn gather<'b, T>(
 ) -> Result<Vec<T>, TraceError> {
     let mut out = Vec::new();
     for (chunk, metric) in parts {
-        decode(metric, &mut out).map_err(|error| TraceError { chunk: *chunk, error })?;
+        decode(metric, &mut out).map_err(|error| TraceError::Chunk { chunk: *chunk, error })?;
     }
     Ok(out)
 }

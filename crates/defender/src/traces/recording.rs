@@ -9,11 +9,13 @@ use thiserror::Error;
 use super::{csv, json, number};
 
 /// The largest file of traces, in bytes.
-pub const MAX_INPUT: usize = 512 << 20;
+pub const MAX_INPUT: usize = 256 << 20;
 /// The most SVIDs of a run.
 pub const MAX_SVIDS: usize = 10_000;
 /// The most points of a run, over all SVIDs.
-pub const MAX_POINTS: usize = 50_000_000;
+pub const MAX_POINTS: usize = 20_000_000;
+/// The largest JSON file: two bytes of it can be a point, all of which are in memory before they are counted.
+const MAX_JSON: usize = 64 << 20;
 /// The most bytes of the name of an SVID.
 const LONGEST_SVID: usize = 256;
 /// Points of one chunk: about a megabyte when nothing can be made shorter, which suits the stores.
@@ -42,10 +44,12 @@ pub struct Series {
 #[derive(Debug, Error)]
 pub enum RecordingError {
     /// A file that is too large to be a run.
-    #[error("the traces have {found} bytes, {MAX_INPUT} is the most")]
+    #[error("the traces have {found} bytes, {most} is the most")]
     TooLarge {
         /// How large it is.
         found: usize,
+        /// How large it may be.
+        most: usize,
     },
     /// A line of a CSV file, or a place in a JSON file, that is wrong.
     #[error("{place}: {message}")]
@@ -75,7 +79,7 @@ impl Recording {
     ///
     /// Times are whole microseconds, or like `2025-10-24T10:30:45.250Z`.
     pub fn from_csv(bytes: &[u8]) -> Result<Self, RecordingError> {
-        sized(bytes)?;
+        sized(bytes, MAX_INPUT)?;
         csv::read(bytes)?.checked()
     }
 
@@ -90,7 +94,7 @@ impl Recording {
     /// # Ok::<(), phalanx_defender::traces::RecordingError>(())
     /// ```
     pub fn from_json(bytes: &[u8]) -> Result<Self, RecordingError> {
-        sized(bytes)?;
+        sized(bytes, MAX_JSON)?;
         json::read(bytes)?.checked()
     }
 
@@ -187,8 +191,8 @@ impl Recording {
     }
 }
 
-fn sized(bytes: &[u8]) -> Result<(), RecordingError> {
-    if bytes.len() > MAX_INPUT { Err(RecordingError::TooLarge { found: bytes.len() }) } else { Ok(()) }
+fn sized(bytes: &[u8], most: usize) -> Result<(), RecordingError> {
+    if bytes.len() > most { Err(RecordingError::TooLarge { found: bytes.len(), most }) } else { Ok(()) }
 }
 
 /// A time as files have it, in microseconds.

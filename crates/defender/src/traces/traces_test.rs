@@ -1,4 +1,4 @@
-use phalanx_mebo::{Encoder, EncoderOptions, Layout};
+use phalanx_mebo::{Compression, Encoder, EncoderOptions, Layout, ValueEncoding};
 use proptest::prelude::*;
 
 use super::*;
@@ -30,7 +30,10 @@ fn wide_long_and_json_say_the_same() {
     let own =
         json(r#"{"traces":{"B":{"time":[0,2000000],"values":[10,30]},"A":{"time":[0,1000000,2000000],"values":[1,2,3]}}}"#)
             .unwrap();
+    let tagged =
+        csv("timestamp,metric,value,tag\n0,A,1,x\n0,B,10,\n1000000,A,2,\n2000000,A,3,\n2000000,B,30,y\n");
     assert_eq!(wide, long);
+    assert_eq!(wide, tagged.unwrap());
     assert_eq!(wide, shared);
     assert_eq!(wide, own);
     let sorted = |recording: &Recording| {
@@ -85,10 +88,30 @@ fn a_corrupt_chunk_is_named_with_its_reason() {
     let good = csv(WIDE).unwrap().to_chunks().unwrap();
     for bad in [&b""[..], b"not a blob", &good[0][..good[0].len() - 1], &good[0][..40]] {
         let error = Traces::decode(&[&good[0][..], bad], &names(&["A", "B"])).unwrap_err();
-        assert_eq!(error.chunk, 2);
+        assert!(matches!(error, TraceError::Chunk { chunk: 2, .. }));
         assert!(error.to_string().starts_with("chunk 2 of the T-chart cannot be read: "), "{error}");
     }
     assert_eq!(Traces::decode::<&[u8]>(&[], &names(&["A"])).unwrap().points(), 0);
+}
+
+#[test]
+fn a_few_bytes_that_claim_many_points_are_refused_before_memory_is_asked_for() {
+    let options = EncoderOptions {
+        layout: Layout::V2,
+        values: ValueEncoding::Alp,
+        timestamp_compression: Compression::Zstd,
+        shared_timestamps: true,
+        ..EncoderOptions::default()
+    };
+    let mut encoder = Encoder::new(0, options);
+    let times: Vec<i64> = (0..1 << 20).collect();
+    let values = vec![1.0; times.len()];
+    let svids: Vec<String> = (0..24).map(|i| format!("S{i}")).collect();
+    svids.iter().for_each(|svid| encoder.add(svid.as_str(), &times, &values).unwrap());
+    let blob = encoder.finish().unwrap();
+    assert!(blob.len() < 100_000, "{} bytes", blob.len());
+    assert!(matches!(Traces::decode(&[&blob], &svids), Err(TraceError::TooLarge { .. })));
+    assert_eq!(Traces::decode(&[&blob], &svids[..2]).unwrap().column(1).unwrap().values().len(), 1 << 20);
 }
 
 #[test]

@@ -5,16 +5,16 @@ use std::fmt;
 use comfy_table::presets::NOTHING;
 
 /// Columns under their names, as wide as they need to be.
-pub(super) struct Table(comfy_table::Table);
+pub(crate) struct Table(comfy_table::Table);
 
 impl Table {
-    pub(super) fn new(columns: &[&str]) -> Self {
+    pub(crate) fn new(columns: &[&str]) -> Self {
         let mut table = comfy_table::Table::new();
         table.load_style(NOTHING).set_header(columns.iter().copied());
         Self(table)
     }
 
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.0.add_row(cells);
     }
 }
