@@ -18,7 +18,7 @@ impl Handler for Rude {
         Ok(())
     }
 
-    fn context(&self, _: &[u8]) -> String {
+    fn context(&self, _: &[u8]) -> Option<String> {
         panic!("it has no name")
     }
 

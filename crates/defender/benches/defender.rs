@@ -121,7 +121,6 @@ impl Bench {
             chamber: self.chamber.clone(),
             mark: Mark { position, take: 1, stamp: self.sequence + 1 },
             predecessor: None,
-            predecessor_context: "".into(),
             stream: 1,
             context: format!("ctx_20260101_{:06}", self.sequence).into(),
             timestamp: start + SignedDuration::from_mins(self.sequence as i64),

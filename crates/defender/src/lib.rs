@@ -8,6 +8,7 @@
 //! - [`record`]: what is stored, row by row;
 //! - [`store`]: where it is stored;
 //! - [`cache`]: what a worker remembers of its chambers;
+//! - [`pipeline`]: from a message to rows and alarms, around all of these;
 //! - [`weights`]: what chambers weigh in the balance of the fleet.
 //!
 //! Everything but stores, cache and sources is pure: no clock, no IO, the same answer whenever it is asked.
@@ -16,6 +17,7 @@ pub mod cache;
 mod digest;
 pub mod judge;
 pub mod notification;
+pub mod pipeline;
 pub mod record;
 pub mod store;
 pub mod strategy;

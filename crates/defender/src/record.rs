@@ -187,9 +187,9 @@ pub struct StateRow {
     pub mark: Mark,
     /// The message committed before it.
     pub predecessor: Option<Position>,
-    /// The id of the message at the predecessor.
-    pub predecessor_context: Arc<str>,
-    /// Which log the predecessor comes from.
+    /// The id of the message it follows from.
+    pub context: Arc<str>,
+    /// Which log that message comes from: the time it was made.
     pub stream: u64,
     /// The runs whose points make the history, the newest first, at most [`HISTORY`].
     pub history: Vec<Past>,

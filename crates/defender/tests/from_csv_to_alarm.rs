@@ -40,7 +40,6 @@ fn process(sequence: u64, file: &str, tool: &str, last: Option<&Results>) -> Res
         chamber: chamber.clone(),
         mark: Mark { position, take: 1, stamp: sequence },
         predecessor: last.map(|last| last.mark.position),
-        predecessor_context: last.map_or(Arc::from(""), |last| last.context.context.clone()),
         stream: 1,
         context: message.context().clone(),
         timestamp: message.timestamp(),

@@ -72,7 +72,7 @@ fn results(sequence: u64, stamp: Timestamp) -> Results {
         state: StateRow {
             mark,
             predecessor: None,
-            predecessor_context: "".into(),
+            context: "".into(),
             stream: 1,
             history: Vec::new(),
             state: b"state".to_vec(),

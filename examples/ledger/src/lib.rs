@@ -112,8 +112,8 @@ impl Handler for Ledger {
         Ok(())
     }
 
-    fn context(&self, payload: &[u8]) -> String {
-        String::from_utf8_lossy(payload).split(' ').next().unwrap_or_default().to_owned()
+    fn context(&self, payload: &[u8]) -> Option<String> {
+        String::from_utf8_lossy(payload).split(' ').next().map(str::to_owned)
     }
 }
 

@@ -116,10 +116,11 @@ pub trait Handler: Send + Sync + 'static {
     /// follows, succeeds.
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure>;
 
-    /// A name of the message, the same whenever it is read: by it a log that lost its tail is recognised. The default is
-    /// a hash of the payload.
-    fn context(&self, payload: &[u8]) -> String {
-        hash(payload)
+    /// A name of the message, the same whenever it is read: by it a log that lost its tail is recognised. Without one a
+    /// hash of the payload serves.
+    fn context(&self, payload: &[u8]) -> Option<String> {
+        let _ = payload;
+        None
     }
 
     /// How far a partition came by what is stored of it. Asked when its cursor is lost: without an answer, the partition
@@ -159,7 +160,7 @@ pub(super) async fn process(handler: &dyn Handler, delivery: Delivery, limit: Du
 /// The name of a message; one whose naming panics is named as by default.
 pub(super) fn context_of(handler: &dyn Handler, payload: &[u8]) -> Arc<str> {
     let name = std::panic::AssertUnwindSafe(|| handler.context(payload));
-    std::panic::catch_unwind(name).unwrap_or_else(|_| hash(payload)).into()
+    std::panic::catch_unwind(name).ok().flatten().unwrap_or_else(|| hash(payload)).into()
 }
 
 fn hash(payload: &[u8]) -> String {

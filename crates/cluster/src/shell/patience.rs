@@ -3,7 +3,10 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use super::clock;
+use crate::core::types::Time;
 
 /// How long a message has waited for what is no fault of its own. Clones are the same count.
 #[derive(Clone, Debug, Default)]
@@ -15,24 +18,24 @@ struct Waits {
     over: Duration,
     /// How many are not, and since when there was one.
     open: u32,
-    since: Option<Instant>,
+    since: Option<Time>,
 }
 
 impl Waits {
-    fn begin(&mut self, now: Instant) {
+    fn begin(&mut self, now: Time) {
         self.open += 1;
         self.since.get_or_insert(now);
     }
 
-    fn end(&mut self, now: Instant) {
+    fn end(&mut self, now: Time) {
         self.open -= 1;
         if let Some(since) = self.since.take_if(|_| self.open == 0) {
-            self.over += now.saturating_duration_since(since);
+            self.over += now.saturating_sub(since);
         }
     }
 
-    fn waited(&self, now: Instant) -> Duration {
-        self.over + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    fn waited(&self, now: Time) -> Duration {
+        self.over + self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 }
 
@@ -46,11 +49,11 @@ impl Patience {
     /// Gives `work` that much time, besides what it waits. None if it takes longer.
     pub(super) async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
-        let began = Instant::now();
+        let began = clock::now();
         loop {
             let allowed = limit + self.waited();
-            let spent = began.elapsed();
-            let Some(left) = allowed.checked_sub(spent).filter(|left| !left.is_zero()) else { return None };
+            let spent = clock::now() - began;
+            let left = allowed.checked_sub(spent).filter(|left| !left.is_zero())?;
             if let Ok(done) = tokio::time::timeout(left, &mut work).await {
                 return Some(done);
             }
@@ -58,7 +61,7 @@ impl Patience {
     }
 
     fn waited(&self) -> Duration {
-        self.with(|waits| waits.waited(Instant::now()))
+        self.with(|waits| waits.waited(clock::now()))
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Waits) -> T) -> T {
@@ -71,14 +74,14 @@ struct Open<'a>(&'a Patience);
 
 impl<'a> Open<'a> {
     fn begin(patience: &'a Patience) -> Self {
-        patience.with(|waits| waits.begin(Instant::now()));
+        patience.with(|waits| waits.begin(clock::now()));
         Self(patience)
     }
 }
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.0.with(|waits| waits.end(Instant::now()));
+        self.0.with(|waits| waits.end(clock::now()));
     }
 }
 
@@ -88,7 +91,7 @@ mod tests {
 
     #[test]
     fn waits_at_once_count_once_and_an_open_one_counts_until_now() {
-        let (start, s) = (Instant::now(), Duration::from_secs);
+        let (start, s) = (Time::ZERO, Duration::from_secs);
         let mut waits = Waits::default();
         waits.begin(start + s(1));
         waits.begin(start + s(2));

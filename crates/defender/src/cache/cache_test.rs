@@ -46,7 +46,7 @@ fn results(chamber: &Chamber, sequence: u64) -> Results {
         state: StateRow {
             mark,
             predecessor: (sequence > 1).then(|| at(sequence - 1)),
-            predecessor_context: "before".into(),
+            context: "before".into(),
             stream: 9,
             history: (1..=sequence).rev().take(HISTORY).map(past).collect(),
             state: vec![7; 100],

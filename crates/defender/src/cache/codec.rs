@@ -82,7 +82,7 @@ pub(super) fn pack_state(state: &StateRow) -> Vec<u8> {
     out.long(state.mark.stamp);
     out.int(state.predecessor.is_some().into());
     out.position(state.predecessor.unwrap_or_default());
-    out.bytes(state.predecessor_context.as_bytes());
+    out.bytes(state.context.as_bytes());
     out.long(state.stream);
     out.int(u32::try_from(state.history.len()).unwrap_or(u32::MAX));
     for past in &state.history {
@@ -100,7 +100,7 @@ pub(super) fn unpack_state(bytes: &[u8]) -> Option<StateRow> {
     let mark = Mark { position: from.position()?, take: from.long()?, stamp: from.long()? };
     let has_predecessor = from.int()? == 1;
     let predecessor = Some(from.position()?).filter(|_| has_predecessor);
-    let (predecessor_context, stream, count) = (from.text()?, from.long()?, from.int()?);
+    let (context, stream, count) = (from.text()?, from.long()?, from.int()?);
     let past = |from: &mut Unpacker<'_>| {
         Some(Past {
             context: from.text()?,
@@ -111,7 +111,7 @@ pub(super) fn unpack_state(bytes: &[u8]) -> Option<StateRow> {
     };
     let history = (0..count).map(|_| past(&mut from)).collect::<Option<_>>()?;
     let state = from.bytes()?.to_vec();
-    Some(StateRow { mark, predecessor, predecessor_context, stream, history, state })
+    Some(StateRow { mark, predecessor, context, stream, history, state })
 }
 
 fn pack_point(chart: &UChart) -> Vec<u8> {

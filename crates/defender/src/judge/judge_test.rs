@@ -65,7 +65,6 @@ impl World {
             chamber: chamber(),
             mark,
             predecessor: self.state.as_ref().map(|row| row.mark.position),
-            predecessor_context: "".into(),
             stream: 7,
             context: context.into(),
             timestamp: self.now,

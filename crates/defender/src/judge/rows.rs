@@ -34,8 +34,6 @@ pub struct Entry {
     pub mark: Mark,
     /// The message committed before it.
     pub predecessor: Option<Position>,
-    /// The id of the message at the predecessor.
-    pub predecessor_context: Arc<str>,
     /// Which log it comes from.
     pub stream: u64,
     /// The run or the command.
@@ -72,7 +70,7 @@ impl Entry {
             state: StateRow {
                 mark: self.mark,
                 predecessor: self.predecessor,
-                predecessor_context: self.predecessor_context.clone(),
+                context: self.context.clone(),
                 stream: self.stream,
                 history,
                 state: verdict.state.encode(),

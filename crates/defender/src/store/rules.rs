@@ -124,7 +124,7 @@ mod tests {
         StateRow {
             mark: Mark { position: at(sequence), take: 1, stamp: sequence },
             predecessor: predecessor.map(at),
-            predecessor_context: Arc::from(""),
+            context: Arc::from(""),
             stream: 1,
             history: history.iter().map(past).collect(),
             state: Vec::new(),

@@ -124,6 +124,11 @@ impl Traces {
         self.start
     }
 
+    /// When it ended: the latest point of the SVIDs that were decoded, in microseconds.
+    pub fn end(&self) -> i64 {
+        self.times.iter().filter_map(|times| times.last()).copied().max().unwrap_or(self.start)
+    }
+
     /// How many points the T-chart has in all SVIDs.
     pub fn points(&self) -> u64 {
         self.points

@@ -74,7 +74,7 @@ impl Cassandra {
             numbers.take,
             numbers.stamp,
             state.predecessor.map(pair).transpose()?,
-            &*state.predecessor_context,
+            &*state.context,
             signed("a stream", state.stream)?,
             &*history,
             &*state.state,

@@ -21,7 +21,7 @@ pub(super) const CHUNKS_AT_ONCE: &str = "4";
 
 pub(super) const U_CHART_COLUMNS: &str = "indicator, timestamp, context_id, timestamp_ns, value, center, lcl, ucl, sigma, n, flags, position, take, strategy";
 pub(super) const STATE_COLUMNS: &str =
-    "position, take, stamp, predecessor, predecessor_context, stream, history, state";
+    "position, take, stamp, predecessor, context_id, stream, history, state";
 pub(super) const ALARM_COLUMNS: &str = "tool_id, chamber_id, raised_at, alarm_id, raised_at_ns, indicator, rule, severity, value, \"limit\", context_id, state, cleared_by, cleared_at, cleared_at_ns, message, position, take";
 
 /// Every row of an answer.
@@ -165,7 +165,7 @@ pub(super) struct StoredState {
     take: i64,
     stamp: i64,
     predecessor: Option<(i64, i64)>,
-    predecessor_context: String,
+    context_id: String,
     stream: i64,
     history: String,
     state: Vec<u8>,
@@ -180,7 +180,7 @@ impl StoredState {
                 stamp: unsigned("a stamp", self.stamp)?,
             },
             predecessor: self.predecessor.map(position).transpose()?,
-            predecessor_context: self.predecessor_context.into(),
+            context: self.context_id.into(),
             stream: unsigned("a stream", self.stream)?,
             history: encoding::read_history(&self.history)?,
             state: self.state,

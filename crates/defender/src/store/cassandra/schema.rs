@@ -123,7 +123,7 @@ const TABLES: &[Table] = &[
             ("take", "bigint"),
             ("stamp", "bigint"),
             ("predecessor", POSITION),
-            ("predecessor_context", "text"),
+            ("context_id", "text"),
             ("stream", "bigint"),
             ("history", "text"),
             ("state", "blob"),

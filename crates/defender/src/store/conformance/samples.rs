@@ -92,7 +92,7 @@ pub(super) fn results(chamber: &Chamber, sequence: u64, take: u64) -> Results {
         state: StateRow {
             mark,
             predecessor: (sequence > 1).then(|| position(sequence - 1)),
-            predecessor_context: Arc::from(format!("run-{}", sequence - 1)),
+            context: Arc::from(format!("run-{}", sequence - 1)),
             stream: 7,
             history: (1..=sequence).rev().take(100).map(past).collect(),
             state: format!("state of {sequence} by {take}").into_bytes(),

@@ -81,7 +81,7 @@ fn state(row: &Row<'_>) -> Result<StateRow> {
             stamp: unsigned("a stamp", get(row, "stamp")?)?,
         },
         predecessor,
-        predecessor_context: text(row, "predecessor_context")?,
+        context: text(row, "context_id")?,
         stream: unsigned("a stream", get(row, "stream")?)?,
         history: encoding::read_history(&get::<String>(row, "history")?)?,
         state: get(row, "state")?,

@@ -38,7 +38,7 @@ const TABLES: &str = "
     CREATE TABLE chart_state (
         tool_id TEXT NOT NULL, chamber_id TEXT NOT NULL, generation INTEGER NOT NULL, sequence INTEGER NOT NULL,
         take INTEGER NOT NULL, stamp INTEGER NOT NULL, predecessor_generation INTEGER, predecessor_sequence INTEGER,
-        predecessor_context TEXT NOT NULL, stream INTEGER NOT NULL, history TEXT NOT NULL, state BLOB NOT NULL,
+        context_id TEXT NOT NULL, stream INTEGER NOT NULL, history TEXT NOT NULL, state BLOB NOT NULL,
         written_at INTEGER NOT NULL,
         PRIMARY KEY (tool_id, chamber_id, generation, sequence));
     CREATE TABLE chart_state_pruned (

@@ -130,12 +130,12 @@ impl Ready {
         let ((tool, chamber), numbers, state) = (self.names(), self.numbers, &self.results.state);
         // What a later message has pruned stays pruned.
         let upsert = "INSERT INTO chart_state (tool_id, chamber_id, generation, sequence, take, stamp, predecessor_generation,
-                predecessor_sequence, predecessor_context, stream, history, state, written_at)
+                predecessor_sequence, context_id, stream, history, state, written_at)
             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13
             WHERE NOT EXISTS (SELECT 1 FROM chart_state_pruned AS pruned WHERE pruned.tool_id = ?1 AND pruned.chamber_id = ?2
                 AND (?3, ?4) < (pruned.generation, pruned.sequence) AND ?13 <= pruned.written_at)
             ON CONFLICT DO UPDATE SET take = ?5, stamp = ?6, predecessor_generation = ?7, predecessor_sequence = ?8,
-                predecessor_context = ?9, stream = ?10, history = ?11, state = ?12, written_at = ?13
+                context_id = ?9, stream = ?10, history = ?11, state = ?12, written_at = ?13
             WHERE ?13 >= written_at";
         db.prepare_cached(upsert)?.execute(params![
             tool,
@@ -146,7 +146,7 @@ impl Ready {
             numbers.stamp,
             self.predecessor.map(|p| p.0),
             self.predecessor.map(|p| p.1),
-            &*state.predecessor_context,
+            &*state.context,
             self.stream,
             self.history,
             state.state,

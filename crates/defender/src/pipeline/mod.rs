@@ -1,0 +1,317 @@
+//! From a notification to rows and alarms: what stands around [`judge`](crate::judge).
+//!
+//! One message: what the chamber's charts remember at exactly the committed position, from the cache or the store → the
+//! T-chart → decoded, evaluated and judged off the async threads → rows → alarms published → the cursor moves → the cache
+//! counts. Everything is written before the cursor moves, and a message that comes again leaves the same rows again.
+
+mod metrics;
+mod remembering;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use phalanx_cluster::backend::{Expect, Log};
+use phalanx_cluster::core::{Origin, Position};
+use phalanx_cluster::{Delivery, Failure, Handler, Unavailable};
+use prometheus::Registry;
+use serde::Deserialize;
+
+pub use self::metrics::Metrics;
+use self::remembering::Remembered;
+use crate::cache::Cache;
+use crate::judge::rows::Entry;
+use crate::judge::{self, Remark, Verdict, alarm};
+use crate::notification::{Message, Notification};
+use crate::record::{Alarm, Chamber, Mark, Outcome, Results};
+use crate::store::{ChartStore, StoreError};
+use crate::strategy::{Holder, Strategy};
+use crate::traces::{TraceError, Traces};
+
+/// What a run was like, for those who weigh chambers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// How many sensors it had.
+    pub svids: u32,
+    /// Values in all its traces together.
+    pub values: u64,
+    /// From its first value to its last.
+    pub duration: Duration,
+}
+
+/// Whoever wants to know what the pipeline sees. It is told while the message is processed: return at once. A message that
+/// is processed again is told again.
+pub trait Observer: Send + Sync + 'static {
+    /// An alarm was raised or cleared, stored and published.
+    fn alarm(&self, alarm: &Alarm) {
+        let _ = alarm;
+    }
+
+    /// A run was processed.
+    fn run(&self, chamber: &Chamber, observed: Observed) {
+        let _ = (chamber, observed);
+    }
+
+    /// There is something that a person should know and no row says.
+    fn remark(&self, chamber: &Chamber, remark: &Remark) {
+        let _ = (chamber, remark);
+    }
+}
+
+/// Nobody wants to know.
+impl Observer for () {}
+
+/// What the pipeline works with.
+pub struct Parts {
+    /// Where charts are kept.
+    pub store: Arc<dyn ChartStore>,
+    /// The strategy in force.
+    pub strategy: Arc<Holder>,
+    /// What is remembered.
+    pub cache: Arc<Cache>,
+    /// Where alarms are published.
+    pub alarms: Arc<dyn Log>,
+    /// Whom to tell.
+    pub observer: Arc<dyn Observer>,
+}
+
+/// Processes the messages of chambers. Clones are the same pipeline.
+#[derive(Clone)]
+pub struct Pipeline {
+    parts: Arc<Parts>,
+    metrics: Metrics,
+}
+
+impl Pipeline {
+    /// A pipeline that counts in that registry.
+    pub fn new(parts: Parts, registry: &Registry) -> Self {
+        Self { parts: Arc::new(parts), metrics: Metrics::new(registry) }
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Asks the store, and does not count the wait.
+    async fn read<T>(
+        &self,
+        delivery: &Delivery,
+        question: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Failure> {
+        let timer = self.metrics.reads.start_timer();
+        let answer = delivery.waiting(question).await;
+        timer.observe_duration();
+        self.blame(delivery, answer).await
+    }
+
+    /// An error while the store answers otherwise is the message's; while it does not, nobody's.
+    async fn blame<T>(&self, delivery: &Delivery, answer: Result<T, StoreError>) -> Result<T, Failure> {
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(StoreError::Refused(reason)) => {
+                Err(Failure::Retry(format!("the chart store refuses: {reason}")))
+            }
+            Err(StoreError::Unavailable(reason)) => match delivery.waiting(self.parts.store.ping()).await {
+                Ok(()) => Err(Failure::Retry(format!("the chart store: {reason}"))),
+                Err(_) => {
+                    self.metrics.store_waits.inc();
+                    Err(Failure::Unavailable)
+                }
+            },
+        }
+    }
+
+    /// What a run comes to.
+    async fn run(
+        &self,
+        delivery: &Delivery,
+        notification: &Notification,
+        strategy: &Arc<Strategy>,
+        remembered: &Arc<Remembered>,
+    ) -> Result<Verdict, Failure> {
+        let (chamber, context) = (notification.chamber.clone(), notification.context.clone());
+        if remembered.before.state.has_seen(&context) {
+            return Ok(judge::unchanged(&chamber, &remembered.before.state, Outcome::Duplicate));
+        }
+        let charts = strategy.charts_for(&chamber);
+        let chunks = match charts.is_empty() {
+            true => Vec::new(),
+            false => {
+                self.read(delivery, self.parts.store.t_chart(&chamber, &context)).await?.ok_or_else(|| {
+                    let key = notification.t_chart_key();
+                    Failure::Retry(format!("the T-chart {key} is not in the store"))
+                })?
+            }
+        };
+        let (strategy, remembered) = (strategy.version().clone(), remembered.clone());
+        let (timestamp, position) = (notification.timestamp, delivery.position);
+        let calculated = tokio::task::spawn_blocking({
+            let (chamber, metrics) = (chamber.clone(), self.metrics.clone());
+            move || -> Result<_, TraceError> {
+                let began = Instant::now();
+                let traces = Traces::decode(&chunks, charts.svids())?;
+                let values = traces.evaluate(&charts);
+                let run = judge::Run {
+                    chamber: &chamber,
+                    context: &context,
+                    timestamp,
+                    position,
+                    strategy: &strategy,
+                    values: &values,
+                };
+                let verdict = judge::judge(run, &charts, &remembered.before.state, &remembered.history);
+                metrics.calculation.observe(began.elapsed().as_secs_f64());
+                Ok((verdict, observed(&traces)))
+            }
+        });
+        match calculated.await {
+            Ok(Ok((verdict, observed))) => {
+                self.parts.observer.run(&chamber, observed);
+                Ok(verdict)
+            }
+            Ok(Err(error)) => Err(Failure::Poison(error.to_string())),
+            Err(panic) => Err(Failure::Retry(format!("the calculation failed: {panic}"))),
+        }
+    }
+
+    /// Writes what a message comes to, and publishes the alarms that it raised or cleared.
+    async fn keep(&self, delivery: &Delivery, results: &Results) -> Result<(), Failure> {
+        if !delivery.may_write() {
+            return Err(Failure::Unavailable);
+        }
+        let timer = self.metrics.writes.start_timer();
+        let written = delivery.waiting(self.parts.store.write(results)).await;
+        timer.observe_duration();
+        self.blame(delivery, written).await?;
+        let context = &results.context.context;
+        for news in results.alarms.iter().filter(|alarm| alarm::is_news(alarm, context)) {
+            if !delivery.may_write() {
+                return Err(Failure::Unavailable);
+            }
+            let (subject, id) = (alarm::subject(&results.chamber), alarm::message_id(news));
+            let payload = alarm::alarm_json(news).to_string();
+            let publish = self.parts.alarms.append(&subject, payload.into(), Expect::NewId(&id));
+            // An error of the broker is no fault of the message.
+            delivery.waiting(publish).await.map_err(|_| Failure::Unavailable)?;
+            self.metrics.alarm(news);
+            self.parts.observer.alarm(news);
+        }
+        self.metrics.outcome(results.context.outcome);
+        self.parts.cache.stage(results);
+        Ok(())
+    }
+}
+
+/// The message, as its rows name it.
+fn entry(
+    delivery: &Delivery,
+    chamber: Chamber,
+    context: Arc<str>,
+    at: Timestamp,
+    strategy: Arc<str>,
+) -> Entry {
+    Entry {
+        chamber,
+        mark: Mark { position: delivery.position, take: delivery.take, stamp: delivery.stamp },
+        predecessor: delivery.committed,
+        stream: delivery.stream,
+        context,
+        timestamp: at,
+        strategy,
+    }
+}
+
+fn observed(traces: &Traces) -> Observed {
+    let micros = traces.end().saturating_sub(traces.start());
+    Observed {
+        svids: u32::try_from(traces.svids()).unwrap_or(u32::MAX),
+        values: traces.points(),
+        duration: Duration::from_micros(micros.max(0).unsigned_abs()),
+    }
+}
+
+/// The chamber of a partition. One whose name is no chamber's has no business in this log.
+fn chamber_of(partition: &str) -> Result<Chamber, Failure> {
+    Chamber::of_partition(partition)
+        .ok_or_else(|| Failure::Poison(format!("{partition} is not of the form tool:chamber")))
+}
+
+#[async_trait]
+impl Handler for Pipeline {
+    async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
+        let chamber = chamber_of(&delivery.partition)?;
+        let message = Message::parse(&delivery.payload, &chamber)
+            .map_err(|error| Failure::Poison(error.to_string()))?;
+        let remembered = Arc::new(self.remembered(&delivery, &chamber).await?);
+        let strategy = self.parts.strategy.current();
+        let verdict = match &message {
+            Message::Rebaseline(command) => {
+                judge::rebaseline(command, delivery.position, &remembered.before.state)
+            }
+            Message::Completed(notification) => {
+                self.run(&delivery, notification, &strategy, &remembered).await?
+            }
+        };
+        for remark in &verdict.remarks {
+            self.parts.observer.remark(&chamber, remark);
+        }
+        let (context, at) = (message.context().clone(), message.timestamp());
+        let entry = entry(&delivery, chamber, context, at, strategy.version().clone());
+        self.keep(&delivery, &entry.results(&remembered.before, verdict)).await
+    }
+
+    fn context(&self, payload: &[u8]) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Named {
+            context_id: String,
+        }
+        serde_json::from_slice::<Named>(payload).ok().map(|named| named.context_id)
+    }
+
+    async fn origin(&self, partition: &str) -> Result<Option<Origin>, Unavailable> {
+        let Some(chamber) = Chamber::of_partition(partition) else { return Ok(None) };
+        let store = &self.parts.store;
+        let Some(newest) = store.newest_state(&chamber).await.map_err(|_| Unavailable)? else {
+            return Ok(None);
+        };
+        let before = match newest.predecessor {
+            Some(before) => store.state_at(&chamber, before).await.map_err(|_| Unavailable)?,
+            None => None,
+        };
+        Ok(Some(Origin {
+            newest: newest.mark.position,
+            predecessor: newest.predecessor,
+            context: before.as_ref().map_or_else(|| "".into(), |row| row.context.clone()),
+            stream: before.map_or(0, |row| row.stream),
+            stamp: newest.mark.written_at(),
+        }))
+    }
+
+    async fn bury(&self, delivery: Delivery, _reason: &str) -> Result<(), Unavailable> {
+        let Some(chamber) = Chamber::of_partition(&delivery.partition) else { return Ok(()) };
+        let (context, at) = match Message::parse(&delivery.payload, &chamber) {
+            Ok(message) => (message.context().clone(), message.timestamp()),
+            // What cannot be read has no time of its own: the broker's is the same whoever asks.
+            Err(_) => {
+                let at = i64::try_from(delivery.stored_at)
+                    .ok()
+                    .and_then(|us| Timestamp::from_microsecond(us).ok());
+                (delivery.context.clone(), at.unwrap_or_default())
+            }
+        };
+        let remembered = self.remembered(&delivery, &chamber).await.map_err(|_| Unavailable)?;
+        let strategy = self.parts.strategy.current().version().clone();
+        let results = entry(&delivery, chamber, context, at, strategy).bury(&remembered.before);
+        self.keep(&delivery, &results).await.map_err(|_| Unavailable)
+    }
+
+    fn committed(&self, partition: &str, position: Position) {
+        if let Some(chamber) = Chamber::of_partition(partition) {
+            self.parts.cache.commit(&chamber, position);
+            self.metrics.show_cache(&self.parts.cache.statistics(Instant::now()));
+        }
+    }
+}
