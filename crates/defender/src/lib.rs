@@ -9,11 +9,14 @@
 //! - [`store`]: where it is stored;
 //! - [`cache`]: what a worker remembers of its chambers;
 //! - [`pipeline`]: from a message to rows and alarms, around all of these;
-//! - [`weights`]: what chambers weigh in the balance of the fleet.
+//! - [`weights`]: what chambers weigh in the balance of the fleet;
+//! - [`collector`]: the way in;
+//! - [`worker`]: all of it as a worker of a fleet.
 //!
 //! Everything but stores, cache and sources is pure: no clock, no IO, the same answer whenever it is asked.
 
 pub mod cache;
+pub mod collector;
 mod digest;
 pub mod judge;
 pub mod notification;
@@ -23,3 +26,4 @@ pub mod store;
 pub mod strategy;
 pub mod traces;
 pub mod weights;
+pub mod worker;
