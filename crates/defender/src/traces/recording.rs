@@ -98,6 +98,25 @@ impl Recording {
         json::read(bytes)?.checked()
     }
 
+    /// Takes traces up as they are.
+    pub fn from_series(series: impl IntoIterator<Item = Series>) -> Result<Self, RecordingError> {
+        let mut recording = Self::default();
+        for one in series {
+            let wrong = |message: String| RecordingError::at(format!("SVID {:?}", one.svid), message);
+            if one.timestamps.len() != one.values.len() {
+                let (times, values) = (one.timestamps.len(), one.values.len());
+                return Err(wrong(format!(
+                    "it has {times} times and {values} values; there must be as many"
+                )));
+            }
+            let place = recording.place(&one.svid).map_err(wrong)?;
+            for (&time, &value) in one.timestamps.iter().zip(&one.values) {
+                recording.push(place, time, value).map_err(wrong)?;
+            }
+        }
+        recording.checked()
+    }
+
     /// The SVIDs in the order in which they first appear.
     pub fn series(&self) -> &[Series] {
         &self.series
