@@ -198,6 +198,47 @@ fn limits_from_subgroups_come_from_the_spread_inside_them() {
 }
 
 #[test]
+fn points_of_the_baseline_are_not_part_of_patterns() {
+    let strategy = one("{ baseline = 10, center = 0 }", "[{ rule = \"nelson-2\", severity = \"info\" }]");
+    let mut world = World::new();
+    let baseline: Vec<f64> = (0..10).map(|i| 0.4 + noise(i).abs()).collect();
+    world.series(&strategy, &baseline);
+    let judged = world.series(&strategy, &[0.5; 9]);
+    let violations: Vec<u32> = flags(&judged);
+    assert_eq!(violations, [0, 0, 0, 0, 0, 0, 0, 0, Flags::VIOLATION.0]);
+}
+
+#[test]
+fn a_learned_chart_says_what_the_statistics_crate_says() {
+    let strategy = one(
+        "{ baseline = 25, sigmas = 2.5 }",
+        "[{ rule = \"limits\", severity = \"info\" }, { rule = \"nelson\", severity = \"info\" }]",
+    );
+    let mut rules = vec![Rule::Limits];
+    rules.extend(Rule::NELSON);
+    let design = Design { sigmas: 2.5, rules, ..Design::new(Kind::Imr) };
+    let mut monitor = Monitor::learning(design, 25).unwrap();
+    let values: Vec<f64> = (0..200).map(|i: u64| 5.0 + noise(i) + (i / 50) as f64 * 0.3).collect();
+    let mut world = World::new();
+    for (results, value) in world.series(&strategy, &values).iter().zip(&values) {
+        let (next, judgement) = monitor.update(&Sample::Value(*value));
+        monitor = next;
+        let point = &results.charts[0];
+        match judgement {
+            phalanx_spc::chart::Judgement::Judged(judged) => {
+                let expected: BTreeSet<&str> =
+                    judged.signals.iter().map(|signal| signal.rule.name()).collect();
+                let open = results.alarms.iter().filter(|alarm| alarm.cleared.is_none());
+                assert_eq!(open.map(|alarm| &*alarm.rule).collect::<BTreeSet<_>>(), expected);
+                let limits = point.limits.unwrap();
+                assert_eq!((limits.lcl, limits.ucl), (judged.point.lcl, judged.point.ucl));
+            }
+            _ => assert!(point.flags.has(Flags::LEARNING)),
+        }
+    }
+}
+
+#[test]
 fn a_baseline_without_spread_goes_on_learning_and_says_so() {
     let strategy = one("{ baseline = 5 }", "[{ rule = \"limits\", severity = \"info\" }]");
     let mut world = World::new();

@@ -4,8 +4,7 @@ use phalanx_spc::chart::{LearnError, Sample, learn as learn_model};
 use phalanx_spc::rules::Sides;
 
 use crate::record::Limits;
-use crate::strategy::Baseline;
-use crate::strategy::file::around;
+use crate::strategy::{Baseline, around};
 
 /// Centre, σ and limits for single runs, and how many runs they come from (those left out do not count).
 pub(super) fn learn(baseline: &Baseline, sides: Sides, values: &[f64]) -> Result<(Limits, u32), LearnError> {

@@ -29,10 +29,12 @@
 
 mod chart;
 mod error;
-pub(crate) mod file;
+mod file;
+mod limits;
 mod pattern;
 mod place;
 mod reload;
+mod rules;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,7 +43,9 @@ use serde::Serialize;
 
 pub use chart::{Baseline, Chart, ChartRule, Check, LimitSource};
 pub use error::StrategyError;
-pub use file::{MAX_BASELINE, MAX_FILE};
+pub use file::MAX_FILE;
+pub use limits::MAX_BASELINE;
+pub(crate) use limits::around;
 pub use reload::{FileWatch, Holder, Reload};
 
 use crate::digest;
