@@ -1,7 +1,6 @@
 //! The whole pure way, by the example strategy and a run of our own: file, chunks, columns, values, points, alarms.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use phalanx_cluster::core::Position;
