@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use phalanx_cluster::backend::{Backend, Settings};
 use phalanx_cluster::core::{Config, WorkerState};
-use phalanx_cluster::{Cluster, Handle, HookError, Hooks, Metrics, Owned, Problem, StartError, backend};
+use phalanx_cluster::{
+    Cluster, DoorbellConfig, Handle, HookError, Hooks, Metrics, Owned, Problem, StartError, backend,
+};
 use thiserror::Error;
 use tokio::task::JoinSet;
 
@@ -53,6 +55,8 @@ pub struct Options {
     pub cluster: Config,
     /// Names and sizes of buckets and logs.
     pub settings: Settings,
+    /// How doorbells are hung.
+    pub doorbells: DoorbellConfig,
     /// What the cache may hold, in MB.
     pub cache_mb: usize,
     /// How long the leader keeps weights.
@@ -70,6 +74,7 @@ impl Default for Options {
         Self {
             cluster: Config { process_timeout: Duration::from_secs(5), ..Config::default() },
             settings: Settings::default(),
+            doorbells: DoorbellConfig::default(),
             cache_mb: cache::SIZE_MB,
             weight_cache_ttl: weights::CACHE_TTL,
             weight_update_interval: weights::UPDATE_INTERVAL,
@@ -137,6 +142,7 @@ impl Defender {
         let mut builder = Cluster::builder(backend)
             .settings(settings)
             .config(options.cluster)
+            .doorbells(options.doorbells)
             .partitions(source)
             .handler(pipeline.clone())
             .hooks(inside.clone())

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::broker::Broker;
 use super::clock;
+use super::doorbells::DoorbellConfig;
 use super::gate::Gate;
 use super::handle::{Cluster, Handle, Role, Status};
 use super::handler::Handler;
@@ -58,6 +59,7 @@ pub struct Builder {
     hooks: Arc<dyn Hooks>,
     pod: Pod,
     metrics: Metrics,
+    doorbells: DoorbellConfig,
 }
 
 impl Builder {
@@ -73,6 +75,7 @@ impl Builder {
             hooks: Arc::new(Silence),
             pod: Pod { name: "worker".into(), uid: uid.into() },
             metrics: Metrics::default(),
+            doorbells: DoorbellConfig::default(),
         }
     }
 
@@ -126,6 +129,13 @@ impl Builder {
         self
     }
 
+    /// How the bells are hung that say that there is something to read.
+    #[must_use]
+    pub fn doorbells(mut self, doorbells: DoorbellConfig) -> Self {
+        self.doorbells = doorbells;
+        self
+    }
+
     /// Where to count. With metrics of its own an application can show them before the worker is started, and count
     /// [what failed until then](Metrics::initialization_failed).
     #[must_use]
@@ -152,7 +162,7 @@ impl Builder {
             _ => {}
         }
         let partitions = partitions::load(&*self.partitions).await?;
-        let Self { backend, settings, subjects, metrics, mut config, .. } = self;
+        let Self { backend, settings, subjects, metrics, doorbells, mut config, .. } = self;
         config.stopwatch = Stopwatch(clock::now);
         let hooks = Queue::start(self.hooks, metrics.clone());
         let broker = Broker::open(backend, settings, subjects, config.log, hooks.clone()).await?;
@@ -186,6 +196,7 @@ impl Builder {
             handler: self.handler,
             hooks,
             metrics,
+            doorbells,
             gate,
             status,
         };

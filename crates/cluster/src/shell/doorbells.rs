@@ -13,23 +13,45 @@ use super::problem::Problem;
 use super::watching::Signal;
 use crate::core::Event;
 
-/// How often a bell is tried, and how long is waited before the second time; that doubles.
-const TRIES: u32 = 5;
+/// How long after a bell fell silent it is hung up again.
 const AGAIN: Duration = Duration::from_millis(100);
 /// With more bells than this, what comes while they are being hung up is left to the sweep.
 const MANY: usize = 2000;
 
+/// How bells are hung.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DoorbellConfig {
+    /// How long hanging one may take.
+    pub timeout: Duration,
+    /// How often it is tried. After the last time the sweep alone serves the partition.
+    pub attempts: u32,
+    /// How long is waited before the second try; that doubles.
+    pub backoff: Duration,
+}
+
+impl Default for DoorbellConfig {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(30), attempts: 3, backoff: Duration::from_secs(2) }
+    }
+}
+
 /// The bells that hang. Dropping them takes them down.
 pub(super) struct Doorbells {
     broker: Arc<Broker>,
+    config: DoorbellConfig,
     metrics: Metrics,
     signals: UnboundedSender<Signal>,
     bells: HashMap<Arc<str>, AbortHandle>,
 }
 
 impl Doorbells {
-    pub(super) fn new(broker: Arc<Broker>, metrics: Metrics, signals: UnboundedSender<Signal>) -> Self {
-        Self { broker, metrics, signals, bells: HashMap::new() }
+    pub(super) fn new(
+        broker: Arc<Broker>,
+        config: DoorbellConfig,
+        metrics: Metrics,
+        signals: UnboundedSender<Signal>,
+    ) -> Self {
+        Self { broker, config, metrics, signals, bells: HashMap::new() }
     }
 
     pub(super) fn open(&mut self, partition: &Arc<str>) {
@@ -38,7 +60,7 @@ impl Doorbells {
         }
         let rings_first = self.bells.len() < MANY;
         let (broker, metrics, signals) = (self.broker.clone(), self.metrics.clone(), self.signals.clone());
-        let listening = listen(broker, metrics, signals, partition.clone(), rings_first);
+        let listening = listen(broker, self.config, metrics, signals, partition.clone(), rings_first);
         self.bells.insert(partition.clone(), tokio::spawn(listening).abort_handle());
         self.metrics.all.subscriptions.set(self.bells.len() as i64);
     }
@@ -66,6 +88,7 @@ impl Drop for Doorbells {
 
 async fn listen(
     broker: Arc<Broker>,
+    config: DoorbellConfig,
     metrics: Metrics,
     signals: UnboundedSender<Signal>,
     partition: Arc<str>,
@@ -76,8 +99,12 @@ async fn listen(
     let mut tries = 0;
     while !signals.is_closed() {
         let timer = metrics.all.subscription_duration.start_timer();
-        let opened = log.doorbell(&subject).await;
+        let opened = tokio::time::timeout(config.timeout, log.doorbell(&subject)).await;
         timer.observe_duration();
+        let opened = match opened {
+            Ok(opened) => opened.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("it took longer than {:?}", config.timeout)),
+        };
         match opened {
             Ok(mut bell) => {
                 tries = 0;
@@ -91,16 +118,17 @@ async fn listen(
                 }
                 rings = true;
             }
-            Err(error) => {
+            Err(reason) => {
                 metrics.all.subscription_errors.inc();
                 tries += 1;
-                if tries >= TRIES {
-                    let reason = error.to_string();
+                if tries >= config.attempts {
                     broker.hooks.report(Problem::Doorbell { partition, reason });
                     return;
                 }
             }
         }
-        tokio::time::sleep(AGAIN * 2_u32.pow(tries)).await;
+        // A bell that fell silent is hung up again soon; one that could not be hung waits longer each time.
+        let wait = tries.checked_sub(1).map_or(AGAIN, |before| config.backoff * 2_u32.pow(before.min(8)));
+        tokio::time::sleep(wait).await;
     }
 }

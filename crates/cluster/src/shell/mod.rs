@@ -21,6 +21,7 @@ mod watching;
 mod worker;
 
 pub use builder::{Builder, StartError};
+pub use doorbells::DoorbellConfig;
 pub use handle::{Cluster, CommandError, Handle, Role, Stats, Status};
 pub use handler::{Delivery, Failure, Handler, Unavailable};
 pub use hooks::{HookError, Hooks, Owned};

@@ -10,7 +10,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::broker::{Broker, TIMEOUT};
 use super::clock;
-use super::doorbells::Doorbells;
+use super::doorbells::{DoorbellConfig, Doorbells};
 use super::gate::Gate;
 use super::handle::{Command, Role, Status};
 use super::handler::{self, Delivery, Handler};
@@ -40,6 +40,7 @@ pub(super) struct Shell {
     pub(super) handler: Option<Arc<dyn Handler>>,
     pub(super) hooks: Queue,
     pub(super) metrics: Metrics,
+    pub(super) doorbells: DoorbellConfig,
     pub(super) gate: Gate,
     pub(super) status: watch::Sender<Status>,
 }
@@ -113,7 +114,8 @@ impl<'a> Life<'a> {
             let (broker, signals, newest_map) = (shell.broker.clone(), signals.clone(), newest_map.clone());
             tasks.spawn(Watching { broker, bucket, signals, newest_map }.run());
         }
-        let bells = Doorbells::new(shell.broker.clone(), shell.metrics.clone(), signals.clone());
+        let bells =
+            Doorbells::new(shell.broker.clone(), shell.doorbells, shell.metrics.clone(), signals.clone());
         Self {
             core: Worker::new(now, shell.pod.clone(), shell.config.clone()),
             shell,
