@@ -233,10 +233,7 @@ impl Inner {
     }
 
     fn delete(&mut self, sql: &str, params: impl rusqlite::Params) -> bool {
-        let mut delete = match self.db.prepare_cached(sql) {
-            Ok(delete) => delete,
-            Err(_) => return false,
-        };
+        let Ok(mut delete) = self.db.prepare_cached(sql) else { return false };
         let freed = delete.query_row(params, |row| row.get::<_, i64>(0)).optional().ok().flatten();
         self.bytes = self.bytes.saturating_sub(freed.unwrap_or(0).unsigned_abs());
         freed.is_some()
