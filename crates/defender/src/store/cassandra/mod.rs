@@ -181,9 +181,9 @@ impl ChartStore for Cassandra {
         for chart in &results.charts {
             let row = PutUChart::new(chamber, numbers, chart);
             writes.push(Box::pin(async { link.run(|s| &s.put_u_chart, row).await.map(|_| ()) }));
-            let row = (tool, name, &*chart.indicator, numbers.written_at);
-            writes.push(Box::pin(async move { link.run(|s| &s.put_indicator, row).await.map(|_| ()) }));
         }
+        let names = results.charts.iter().map(|chart| (tool, name, &*chart.indicator, numbers.written_at));
+        writes.push(Box::pin(link.run_together(|s| &s.put_indicator, names.collect())));
         for alarm in &results.alarms {
             let row = PutAlarm::new(numbers, alarm);
             writes.push(Box::pin(async move { link.run(|s| &s.put_alarm, row).await.map(|_| ()) }));

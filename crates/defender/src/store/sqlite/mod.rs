@@ -77,7 +77,7 @@ impl Sqlite {
         Ok(*deleted.borrow())
     }
 
-    /// Finishes what was asked for and closes the file; later calls fail.
+    /// Finishes what was asked for and lets go of the file; later writes fail.
     pub async fn close(&self) {
         let inner = self.inner.clone();
         let close = move || {

@@ -72,7 +72,10 @@ fn serve(db: &Connection, inbox: &mpsc::Receiver<Job>) {
         let alone = jobs.len() == 1;
         match together {
             Ok(()) => jobs.into_iter().for_each(|job| answer(job, Ok(()))),
-            Err(error) if alone => jobs.into_iter().for_each(|job| answer(job, Err(fault_of(&error)))),
+            // What no row is to blame for is no better one by one.
+            Err(error) if alone || matches!(fault_of(&error), StoreError::Unavailable(_)) => {
+                jobs.into_iter().for_each(|job| answer(job, Err(fault_of(&error))))
+            }
             // One of them is to blame: each by itself, so that it harms nobody else.
             Err(_) => {
                 for mut job in jobs {
