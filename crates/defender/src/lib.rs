@@ -11,10 +11,12 @@
 //! - [`pipeline`]: from a message to rows and alarms, around all of these;
 //! - [`weights`]: what chambers weigh in the balance of the fleet;
 //! - [`collector`]: the way in;
-//! - [`worker`]: all of it as a worker of a fleet.
+//! - [`worker`]: all of it as a worker of a fleet;
+//! - [`api`]: its HTTP API.
 //!
 //! Everything but stores, cache and sources is pure: no clock, no IO, the same answer whenever it is asked.
 
+pub mod api;
 pub mod cache;
 pub mod collector;
 mod digest;

@@ -1,6 +1,6 @@
 //! One bucket of keys and values.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,6 +10,9 @@ use tokio::sync::mpsc;
 use super::Error;
 use crate::core::Condition;
 use crate::core::types::Revision;
+
+/// A backend that tells its values is not silent for this long.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// How a bucket is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +89,25 @@ pub trait Kv: Send + Sync {
     /// Every value there is, then [`WatchEvent::Current`], then every change.
     async fn watch(&self) -> Result<Watch, Error> {
         self.watch_after(Revision(0)).await
+    }
+
+    /// Every value there is, by key, from the one place that knows. Far faster than one after the other: they are what a
+    /// watch begins with.
+    async fn entries(&self) -> Result<BTreeMap<String, Entry>, Error> {
+        let mut watch = self.watch().await?;
+        let mut entries = BTreeMap::new();
+        loop {
+            let next = tokio::time::timeout(QUIET, watch.next()).await;
+            let quiet = |_| Error::failed("read of all values", "nothing came for a while");
+            match next.map_err(quiet)? {
+                Some(WatchEvent::Put(entry)) => drop(entries.insert(entry.key.clone(), entry)),
+                Some(WatchEvent::Delete { key, .. }) => drop(entries.remove(&key)),
+                Some(WatchEvent::Resumed { replaced: true }) => entries.clear(),
+                Some(WatchEvent::Resumed { replaced: false }) => {}
+                Some(WatchEvent::Current) => return Ok(entries),
+                None => return Err(Error::failed("read of all values", "the watch ended")),
+            }
+        }
     }
 
     /// Writes a value where there is none.

@@ -1,6 +1,6 @@
 //! Requests to the backend: each with a time-out, each answered by an event.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::clock;
 use super::hooks::Queue;
 use super::problem::Problem;
 use super::subjects::Subjects;
-use crate::backend::{self, Backend, Error, Kv, Log, Settings, WatchEvent};
+use crate::backend::{self, Backend, Error, Kv, Log, Settings};
 use crate::codec::{self, Bucket, Codec, PartsWanted, Stored, place_of};
 use crate::core::types::{Entry, Key, Partitions, Revision, Value};
 use crate::core::{Condition, Event, Purpose, ReadError, Ticket, WriteError, Written};
@@ -333,9 +333,12 @@ impl Broker {
     /// Carries out [`crate::core::Effect::ReadCursors`].
     pub(super) async fn read_cursors(&self, ticket: Ticket, partitions: Vec<Arc<str>>) -> Event {
         let all = match partitions.len() > MANY {
-            true => match self.all_cursors().await {
+            true => match self.cursors.entries().await {
                 Ok(all) => Some(all),
-                Err(error) => return Event::Cursors { ticket, result: Err(error) },
+                Err(error) => {
+                    self.hooks.report(Problem::Backend(error));
+                    return Event::Cursors { ticket, result: Err(ReadError) };
+                }
             },
             false => None,
         };
@@ -356,23 +359,6 @@ impl Broker {
         };
         let result = stream::iter(partitions.into_iter().map(read)).buffered(AT_ONCE).try_collect().await;
         Event::Cursors { ticket, result }
-    }
-
-    /// Every cursor there is: the values that a watch begins with are those of the stream's leader, and far faster to get
-    /// than one after the other.
-    async fn all_cursors(&self) -> Result<HashMap<String, backend::Entry>, ReadError> {
-        let mut watch = self.ask("all cursors", self.cursors.watch()).await.map_err(|_| ReadError)?;
-        let mut all = HashMap::new();
-        loop {
-            match tokio::time::timeout(TIMEOUT, watch.next()).await {
-                Ok(Some(WatchEvent::Put(entry))) => drop(all.insert(entry.key.clone(), entry)),
-                Ok(Some(WatchEvent::Delete { key, .. })) => drop(all.remove(&key)),
-                Ok(Some(WatchEvent::Resumed { replaced: true })) => all.clear(),
-                Ok(Some(WatchEvent::Resumed { replaced: false })) => {}
-                Ok(Some(WatchEvent::Current)) => return Ok(all),
-                Ok(None) | Err(_) => return Err(ReadError),
-            }
-        }
     }
 
     /// A cursor that cannot be read stays as it is: writing one is only ever tried where there is none, and is refused.

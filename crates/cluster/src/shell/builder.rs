@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
@@ -169,6 +170,8 @@ impl Builder {
         let broker = Arc::new(broker);
         let (commands, orders) = mpsc::unbounded_channel();
         let gate = Gate::closed();
+        let now = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
+        let turned = Arc::new(AtomicU64::new(now));
         let (status, shown) = watch::channel(Status {
             state: WorkerState::Initialization,
             role: Role::Candidate,
@@ -176,6 +179,7 @@ impl Builder {
             is_open: false,
             map_version: Version(0),
             applied_version: Version(0),
+            map: None,
             assignment: Arc::default(),
             ended: false,
         });
@@ -185,6 +189,7 @@ impl Builder {
             broker: broker.clone(),
             metrics: metrics.clone(),
             gate: gate.clone(),
+            turned: turned.clone(),
             max_workers: config.max_workers,
         };
         let shell = Shell {
@@ -197,6 +202,7 @@ impl Builder {
             hooks,
             metrics,
             doorbells,
+            turned,
             gate,
             status,
         };

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -10,12 +12,13 @@ use tokio::task::AbortHandle;
 
 use super::broker::Broker;
 use super::builder::Builder;
+use super::clock;
 use super::gate::Gate;
 use super::metrics::Metrics;
 use super::partitions::BadPartitions;
 use crate::backend;
 use crate::core::WorkerState;
-use crate::core::types::{Holder, Version};
+use crate::core::types::{AssignmentMap, Holder, Version};
 
 /// What a worker is in the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub struct Status {
     pub map_version: Version,
     /// The newest map whose losses it has let go of.
     pub applied_version: Version,
+    /// That map.
+    pub map: Option<Arc<AssignmentMap>>,
     /// The partitions it owns.
     pub assignment: Arc<BTreeSet<Arc<str>>>,
     /// It has ended.
@@ -104,6 +109,8 @@ pub struct Handle {
     pub(super) broker: Arc<Broker>,
     pub(super) metrics: Metrics,
     pub(super) gate: Gate,
+    /// When the event loop last went round, in milliseconds.
+    pub(super) turned: Arc<AtomicU64>,
     pub(super) max_workers: u32,
 }
 
@@ -131,6 +138,11 @@ impl Handle {
     /// The partitions it owns.
     pub fn assignment(&self) -> Arc<BTreeSet<Arc<str>>> {
         self.status.borrow().assignment.clone()
+    }
+
+    /// How long ago its event loop made its last turn. It makes one every heartbeat at least.
+    pub fn last_turn(&self) -> Duration {
+        clock::now().saturating_sub(Duration::from_millis(self.turned.load(Ordering::Relaxed)))
     }
 
     /// Whether it may write now: ask right before, where a late write would hurt.

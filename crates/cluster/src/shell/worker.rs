@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -41,6 +41,8 @@ pub(super) struct Shell {
     pub(super) hooks: Queue,
     pub(super) metrics: Metrics,
     pub(super) doorbells: DoorbellConfig,
+    /// When the event loop last went round, in milliseconds.
+    pub(super) turned: Arc<AtomicU64>,
     pub(super) gate: Gate,
     pub(super) status: watch::Sender<Status>,
 }
@@ -140,6 +142,8 @@ impl<'a> Life<'a> {
     async fn run(mut self, orders: &mut mpsc::UnboundedReceiver<Command>) -> End {
         let mut end = self.handle(Event::Partitions(self.shell.partitions.clone()));
         while end.is_none() {
+            let now = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
+            self.shell.turned.store(now, Ordering::Relaxed);
             let due = [self.core.next_deadline(), self.leave_until].into_iter().flatten().min();
             let wait = due.map_or(Duration::from_secs(3600), |due| due.saturating_sub(clock::now()));
             tokio::select! {
@@ -492,6 +496,9 @@ impl<'a> Life<'a> {
                 && status.applied_version == applied;
             (status.state, status.role, status.holder) = (state, role, holder);
             (status.is_open, status.map_version, status.applied_version) = (is_open, map_version, applied);
+            if !is_same {
+                status.map = core.map().cloned();
+            }
             !is_same
         });
         metrics.all.map_version.set(map_version.0 as i64);
