@@ -2,6 +2,7 @@
 
 mod cassandra;
 mod commands;
+mod data_folder;
 
 use std::io;
 use std::process::ExitCode;

@@ -1,5 +1,6 @@
 //! One command per file.
 
+mod defender;
 mod demo;
 mod etl;
 mod fsm;
@@ -18,6 +19,7 @@ use clap::Subcommand;
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one, made once")]
 pub(crate) enum Command {
+    Defender(Box<defender::Defender>),
     Demo(demo::Demo),
     Etl(etl::Etl),
     Fsm(fsm::Fsm),
@@ -34,6 +36,7 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
+            Self::Defender(defender) => defender.run(),
             Self::Demo(demo) => demo.run(),
             Self::Etl(etl) => etl.run(),
             Self::Fsm(fsm) => fsm.run(),

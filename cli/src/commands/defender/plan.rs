@@ -51,7 +51,14 @@ struct Reader {
 }
 
 impl Reader {
-    fn parsed<T: FromStr>(&mut self, name: &str, given: Option<&String>, allowed: &str, default: T, ok: impl Fn(&T) -> bool) -> T {
+    fn parsed<T: FromStr>(
+        &mut self,
+        name: &str,
+        given: Option<&String>,
+        allowed: &str,
+        default: T,
+        ok: impl Fn(&T) -> bool,
+    ) -> T {
         let Some(text) = given.filter(|text| !text.is_empty()) else { return default };
         match text.trim().parse::<T>() {
             Ok(value) if ok(&value) => value,
@@ -65,11 +72,19 @@ impl Reader {
     /// A length of time in seconds; fractions are fine.
     fn seconds(&mut self, name: &str, given: Option<&String>, default: Duration) -> Duration {
         let ok = |seconds: &f64| (0.001..=31_536_000.0).contains(seconds);
-        let seconds = self.parsed(name, given, "a number of seconds from 0.001 to a year", default.as_secs_f64(), ok);
+        let seconds =
+            self.parsed(name, given, "a number of seconds from 0.001 to a year", default.as_secs_f64(), ok);
         Duration::from_secs_f64(seconds)
     }
 
-    fn count<T: FromStr + PartialOrd + Display + Copy>(&mut self, name: &str, given: Option<&String>, default: T, least: T, most: T) -> T {
+    fn count<T: FromStr + PartialOrd + Display + Copy>(
+        &mut self,
+        name: &str,
+        given: Option<&String>,
+        default: T,
+        least: T,
+        most: T,
+    ) -> T {
         let allowed = format!("a whole number from {least} to {most}");
         self.parsed(name, given, &allowed, default, |value| *value >= least && *value <= most)
     }
@@ -116,7 +131,13 @@ impl Plan {
                 given.subscription_update_timeout_seconds.as_ref(),
                 doorbells.timeout,
             ),
-            attempts: reader.count("SUBSCRIPTION_RETRY_ATTEMPTS", given.subscription_retry_attempts.as_ref(), doorbells.attempts, 1, 100),
+            attempts: reader.count(
+                "SUBSCRIPTION_RETRY_ATTEMPTS",
+                given.subscription_retry_attempts.as_ref(),
+                doorbells.attempts,
+                1,
+                100,
+            ),
             backoff: reader.seconds(
                 "SUBSCRIPTION_BACKOFF_SECONDS",
                 given.subscription_backoff_seconds.as_ref(),
@@ -128,27 +149,43 @@ impl Plan {
             cluster,
             settings,
             doorbells,
-            cache_mb: reader.count("CACHE_SIZE_MB", given.cache_size_mb.as_ref(), usual.cache_mb, 1, 1_000_000),
-            weight_cache_ttl: reader.seconds("WEIGHT_CACHE_TTL_SECONDS", given.weight_cache_ttl_seconds.as_ref(), usual.weight_cache_ttl),
+            cache_mb: reader.count(
+                "CACHE_SIZE_MB",
+                given.cache_size_mb.as_ref(),
+                usual.cache_mb,
+                1,
+                1_000_000,
+            ),
+            weight_cache_ttl: reader.seconds(
+                "WEIGHT_CACHE_TTL_SECONDS",
+                given.weight_cache_ttl_seconds.as_ref(),
+                usual.weight_cache_ttl,
+            ),
             weight_update_interval: reader.seconds(
                 "WEIGHT_UPDATE_INTERVAL_SECONDS",
                 given.weight_update_interval_seconds.as_ref(),
                 usual.weight_update_interval,
             ),
-            pod: pod(given),
+            pod: Some(pod(given)),
             ..usual
         };
         if text(&given.election_agent_addr).is_some() {
             reader.wrong.push(
-                "ELECTION_AGENT_ADDR is set, but this build has no election agent; unset it to elect by NATS".to_owned(),
+                "ELECTION_AGENT_ADDR is set, but this build has no election agent; unset it to elect by NATS"
+                    .to_owned(),
             );
         }
         let data_dir = text(&given.data_dir).map(PathBuf::from);
         let charts = charts(&mut reader, given, embedded, data_dir.as_ref());
         let coordination = coordination(&mut reader, given, data_dir.as_ref());
-        let strategy = text(&given.strategy_file).map(PathBuf::from).or_else(|| Some(data_dir.as_ref()?.join("strategy.toml")));
+        let strategy = text(&given.strategy_file)
+            .map(PathBuf::from)
+            .or_else(|| Some(data_dir.as_ref()?.join("strategy.toml")));
         if strategy.is_none() {
-            reader.wrong.push("STRATEGY_FILE is not set, and there is no data folder to look for strategy.toml in".to_owned());
+            reader.wrong.push(
+                "STRATEGY_FILE is not set, and there is no data folder to look for strategy.toml in"
+                    .to_owned(),
+            );
         }
         let http_addr = text(&given.http_addr).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
         match (coordination, charts, strategy, reader.wrong.is_empty()) {
@@ -162,14 +199,16 @@ impl Plan {
 
 fn cluster(reader: &mut Reader, given: &Variables, embedded: bool) -> Config {
     let usual = Options::default().cluster;
-    let lease_term = reader.seconds("ELECTION_TTL_SECONDS", given.election_ttl_seconds.as_ref(), usual.lease_term);
+    let lease_term =
+        reader.seconds("ELECTION_TTL_SECONDS", given.election_ttl_seconds.as_ref(), usual.lease_term);
     let older = reader.seconds(
         "ASSIGNMENT_STABILIZATION_WINDOW_SECONDS",
         given.assignment_stabilization_window_seconds.as_ref(),
         usual.cold_start_window,
     );
     let scale_window = if embedded { Duration::from_secs(1) } else { usual.scale_window };
-    let max_workers = reader.count("MAX_DEFENDERS", given.max_defenders.as_ref(), usual.max_workers, 1, 100_000);
+    let max_workers =
+        reader.count("MAX_DEFENDERS", given.max_defenders.as_ref(), usual.max_workers, 1, 100_000);
     let fleet_size = text(&given.fleet_size)
         .map(|_| reader.count("FLEET_SIZE", given.fleet_size.as_ref(), 1, 1, max_workers))
         // Embedded, this process is the whole fleet.
@@ -184,7 +223,13 @@ fn cluster(reader: &mut Reader, given: &Variables, embedded: bool) -> Config {
             usual.planner.threshold,
             |threshold| (0.001..=1.0).contains(threshold),
         ),
-        vnodes: reader.count("ASSIGNMENT_VNODE_COUNT", given.assignment_vnode_count.as_ref(), usual.planner.vnodes, 1, 10_000),
+        vnodes: reader.count(
+            "ASSIGNMENT_VNODE_COUNT",
+            given.assignment_vnode_count.as_ref(),
+            usual.planner.vnodes,
+            1,
+            10_000,
+        ),
         repair_rounds: reader.count(
             "WEIGHT_REBALANCE_MAX_ITERATIONS",
             given.weight_rebalance_max_iterations.as_ref(),
@@ -201,8 +246,16 @@ fn cluster(reader: &mut Reader, given: &Variables, embedded: bool) -> Config {
         ),
         lease_term,
         lease_renewal: lease_term / 2,
-        cold_start_window: reader.seconds("COLD_START_WINDOW_SECONDS", given.cold_start_window_seconds.as_ref(), older),
-        scale_window: reader.seconds("SCALE_WINDOW_SECONDS", given.scale_window_seconds.as_ref(), scale_window),
+        cold_start_window: reader.seconds(
+            "COLD_START_WINDOW_SECONDS",
+            given.cold_start_window_seconds.as_ref(),
+            older,
+        ),
+        scale_window: reader.seconds(
+            "SCALE_WINDOW_SECONDS",
+            given.scale_window_seconds.as_ref(),
+            scale_window,
+        ),
         replacement_grace: reader.seconds(
             "REPLACEMENT_GRACE_SECONDS",
             given.replacement_grace_seconds.as_ref(),
@@ -210,10 +263,24 @@ fn cluster(reader: &mut Reader, given: &Variables, embedded: bool) -> Config {
         ),
         max_workers,
         fleet_size,
-        controller_enabled: reader.switch("ASSIGNMENT_CONTROLLER_ENABLED", given.assignment_controller_enabled.as_ref(), true),
+        controller_enabled: reader.switch(
+            "ASSIGNMENT_CONTROLLER_ENABLED",
+            given.assignment_controller_enabled.as_ref(),
+            true,
+        ),
         crash_immediate: reader.switch("CRASH_IMMEDIATE", given.crash_immediate.as_ref(), true),
-        max_concurrent: reader.count("MAX_CONCURRENT_MESSAGES", given.max_concurrent_messages.as_ref(), usual.max_concurrent, 1, 10_000),
-        process_timeout: reader.seconds("PROCESS_TIMEOUT_SECONDS", given.process_timeout_seconds.as_ref(), usual.process_timeout),
+        max_concurrent: reader.count(
+            "MAX_CONCURRENT_MESSAGES",
+            given.max_concurrent_messages.as_ref(),
+            usual.max_concurrent,
+            1,
+            10_000,
+        ),
+        process_timeout: reader.seconds(
+            "PROCESS_TIMEOUT_SECONDS",
+            given.process_timeout_seconds.as_ref(),
+            usual.process_timeout,
+        ),
         planner,
         ..usual
     }
@@ -236,7 +303,7 @@ fn settings(given: &Variables) -> Settings {
     settings
 }
 
-fn pod(given: &Variables) -> Option<(String, String)> {
+fn pod(given: &Variables) -> (String, String) {
     let host = || {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Some(name.trim().to_owned()).filter(|name| !name.is_empty())
@@ -246,7 +313,7 @@ fn pod(given: &Variables) -> Option<(String, String)> {
         use std::hash::{BuildHasher as _, RandomState};
         format!("{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1))
     };
-    Some((name, text(&given.pod_uid).unwrap_or_else(random)))
+    (name, text(&given.pod_uid).unwrap_or_else(random))
 }
 
 fn coordination(reader: &mut Reader, given: &Variables, data_dir: Option<&PathBuf>) -> Option<Coordination> {
@@ -263,23 +330,34 @@ fn coordination(reader: &mut Reader, given: &Variables, data_dir: Option<&PathBu
     };
     let config = nats::Config {
         name: text(&given.pod_name).unwrap_or_else(|| "phalanx defender".to_owned()),
-        user: reader.pair(["NATS_USER", "NATS_PASSWORD"], [text(&given.nats_user), text(&given.nats_password)]),
+        user: reader
+            .pair(["NATS_USER", "NATS_PASSWORD"], [text(&given.nats_user), text(&given.nats_password)]),
         token: text(&given.nats_token),
         creds: text(&given.nats_creds).map(PathBuf::from),
         nkey: text(&given.nats_nkey),
         tls: nats::Tls {
             ca: text(&given.nats_tls_ca).map(PathBuf::from),
             certificate: reader
-                .pair(["NATS_TLS_CERT", "NATS_TLS_KEY"], [text(&given.nats_tls_cert), text(&given.nats_tls_key)])
+                .pair(
+                    ["NATS_TLS_CERT", "NATS_TLS_KEY"],
+                    [text(&given.nats_tls_cert), text(&given.nats_tls_key)],
+                )
                 .map(|(certificate, key)| (certificate.into(), key.into())),
         },
-        replicas: reader.parsed("NATS_REPLICAS", given.nats_replicas.as_ref(), "1 or 3", 1, |count| matches!(count, 1 | 3)),
+        replicas: reader.parsed("NATS_REPLICAS", given.nats_replicas.as_ref(), "1 or 3", 1, |count| {
+            matches!(count, 1 | 3)
+        }),
         ..nats::Config::new(servers)
     };
     Some(Coordination::Nats(Box::new(config)))
 }
 
-fn charts(reader: &mut Reader, given: &Variables, embedded: bool, data_dir: Option<&PathBuf>) -> Option<Charts> {
+fn charts(
+    reader: &mut Reader,
+    given: &Variables,
+    embedded: bool,
+    data_dir: Option<&PathBuf>,
+) -> Option<Charts> {
     let Some(hosts) = text(&given.cassandra_hosts) else {
         return match data_dir {
             Some(folder) => Some(Charts::Sqlite(folder.clone())),
@@ -308,14 +386,18 @@ fn charts(reader: &mut Reader, given: &Variables, embedded: bool, data_dir: Opti
     );
     let ca = text(&given.cassandra_tls_ca);
     if certificate.is_some() && ca.is_none() {
-        reader.wrong.push("CASSANDRA_TLS_CERT is set and CASSANDRA_TLS_CA is not: say whom to believe".to_owned());
+        reader
+            .wrong
+            .push("CASSANDRA_TLS_CERT is set and CASSANDRA_TLS_CA is not: say whom to believe".to_owned());
     }
     let usual = cassandra::Config::new(hosts);
     Some(Charts::Cassandra(Box::new(cassandra::Config {
         keyspace: text(&given.cassandra_keyspace).unwrap_or_else(|| usual.keyspace.clone()),
         consistency,
-        user: reader
-            .pair(["CASSANDRA_USER", "CASSANDRA_PASSWORD"], [text(&given.cassandra_user), text(&given.cassandra_password)]),
+        user: reader.pair(
+            ["CASSANDRA_USER", "CASSANDRA_PASSWORD"],
+            [text(&given.cassandra_user), text(&given.cassandra_password)],
+        ),
         tls: ca.map(|ca| cassandra::Tls {
             ca: ca.into(),
             certificate: certificate.map(|(certificate, key)| (certificate.into(), key.into())),
@@ -345,7 +427,8 @@ mod tests {
         let other = ["NATS_SERVERS", "CASSANDRA_HOSTS", "ELECTION_AGENT_ADDR", "CASSANDRA_CONSISTENCY"];
         for variable in variables {
             let name = variable["name"].as_str().unwrap();
-            let ours = ALL.iter().find(|(ours, ..)| *ours == name).unwrap_or_else(|| panic!("{name} is missing"));
+            let ours =
+                ALL.iter().find(|(ours, ..)| *ours == name).unwrap_or_else(|| panic!("{name} is missing"));
             let default = variable.get("default").and_then(|default| default.as_str()).unwrap_or_default();
             assert!(ours.1 == default || other.contains(&name), "{name}: {} instead of {default}", ours.1);
         }
@@ -381,7 +464,9 @@ mod tests {
 
     #[test]
     fn intervals_that_do_not_fit_together_are_refused_with_the_numbers() {
-        let wrong = Plan::new(&given(|given| given.heartbeat_interval_seconds = Some("60".to_owned()))).err().unwrap();
+        let wrong = Plan::new(&given(|given| given.heartbeat_interval_seconds = Some("60".to_owned())))
+            .err()
+            .unwrap();
         assert_eq!(wrong.len(), 1, "{wrong:#?}");
     }
 
@@ -394,7 +479,10 @@ mod tests {
         let on_purpose = Variables { strategy_file: strategy, data_dir: Some("/tmp/d".to_owned()), ..fleet };
         assert!(matches!(Plan::new(&on_purpose), Ok(Plan { charts: Charts::Sqlite(_), .. })));
         let nothing = Plan::new(&Variables::default()).err().unwrap();
-        assert!(nothing.iter().any(|line| line.contains("neither NATS_SERVERS nor DATA_DIR")), "{nothing:#?}");
+        assert!(
+            nothing.iter().any(|line| line.contains("neither NATS_SERVERS nor DATA_DIR")),
+            "{nothing:#?}"
+        );
     }
 
     #[test]

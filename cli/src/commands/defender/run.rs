@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use phalanx_cluster::backend::{Backend, Embedded};
+use phalanx_cluster::StartError;
+use phalanx_cluster::backend::{self, Backend, Embedded, Retry};
 use phalanx_cluster_nats::Nats;
-use phalanx_defender::api::{Api, Identity, Settings as ApiSettings};
+use phalanx_defender::api::Api;
 use phalanx_defender::store::{Cassandra, ChartStore, Sqlite, StoreError};
 use phalanx_defender::strategy::{Holder, Strategy};
 use phalanx_defender::worker::{Defender, DefenderError, Options};
@@ -43,9 +44,8 @@ async fn serve(plan: Plan) -> Result<ExitCode> {
         (None, None) => Token::none(),
     };
     let (pod_name, _) = plan.options.pod.clone().unwrap_or_default();
-    let api = Api::new(Identity { pod_name }, plan.options.metrics.clone());
-    let app = api.app(token, ApiSettings { settings: plan.options.settings.clone() });
-    let server = Server::bind(&plan.http_addr, app.router).await?;
+    let api = Api::new(&pod_name, plan.options.metrics.clone());
+    let server = Server::bind(&plan.http_addr, api.app(token).router).await?;
     eprintln!("listening on {}", server.url());
     if let Some(folder) = &folder {
         folder.note_address(&server.url())?;
@@ -65,15 +65,10 @@ async fn serve(plan: Plan) -> Result<ExitCode> {
     };
     if let Some((backend, defender)) = started {
         let defender = Arc::new(defender);
-        api.attach(defender.clone(), backend.backend());
-        let watching = tokio::spawn(phalanx_defender::worker::follow_strategy(
-            strategy,
-            plan.strategy.clone(),
-            api.clone(),
-        ));
+        let alone = folder.is_some();
+        api.attach(defender.clone(), &*backend.backend(), &plan.options.settings, alone).await?;
         stop.await;
         eprintln!("leaving");
-        watching.abort();
         if tokio::time::timeout(FAREWELL, defender.shutdown()).await.is_err() {
             eprintln!("the farewell took longer than {} s; leaving without it", FAREWELL.as_secs());
         }
@@ -144,9 +139,12 @@ impl From<StoreError> for Trouble {
     }
 }
 
-impl From<phalanx_cluster::backend::Error> for Trouble {
-    fn from(error: phalanx_cluster::backend::Error) -> Self {
-        if error.is_retryable() { Self::Away(error.into()) } else { Self::Refused(error.into()) }
+impl From<backend::Error> for Trouble {
+    fn from(error: backend::Error) -> Self {
+        match error.retry() {
+            Retry::Safe | Retry::AfterReading => Self::Away(error.into()),
+            Retry::Useless => Self::Refused(error.into()),
+        }
     }
 }
 
@@ -164,7 +162,11 @@ async fn attempt(plan: &Plan, strategy: &Arc<Holder>, api: &Api) -> Result<(Meet
     let defender = Defender::start(meeting.backend(), store, strategy.clone(), observer, options).await;
     match defender {
         Ok(defender) => Ok((meeting, defender)),
-        Err(DefenderError::Backend(error)) => Err(error.into()),
+        Err(DefenderError::Backend(error) | DefenderError::Worker(StartError::Backend(error))) => {
+            Err(error.into())
+        }
+        // The list of chambers comes from the store: it may answer later.
+        Err(error @ DefenderError::Worker(StartError::Partitions(_))) => Err(Trouble::Away(error.into())),
         Err(DefenderError::Store(error)) => Err(error.into()),
         Err(error @ DefenderError::Worker(_)) => Err(Trouble::Refused(error.into())),
     }
