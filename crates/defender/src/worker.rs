@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use phalanx_cluster::backend::{Backend, Settings};
-use phalanx_cluster::core::{Config, WorkerState};
+use phalanx_cluster::core::{Config, Position, WorkerState};
 use phalanx_cluster::{
     Cluster, DoorbellConfig, Handle, HookError, Hooks, Metrics, Owned, Problem, StartError, backend,
 };
@@ -27,6 +27,11 @@ pub trait Observer: Send + Sync + 'static {
     /// An alarm was raised or cleared, stored and published.
     fn alarm(&self, alarm: &Alarm) {
         let _ = alarm;
+    }
+
+    /// The message at this position is committed, or dead.
+    fn committed(&self, chamber: &Chamber, position: Position) {
+        let _ = (chamber, position);
     }
 
     /// Chambers were gained and lost.
@@ -249,6 +254,10 @@ impl pipeline::Observer for Inside {
 
     fn run(&self, chamber: &Chamber, observed: Observed) {
         self.estimator().observe(chamber, observed.svids, observed.values, observed.duration);
+    }
+
+    fn committed(&self, chamber: &Chamber, position: Position) {
+        self.observer.committed(chamber, position);
     }
 
     fn remark(&self, chamber: &Chamber, remark: &Remark) {

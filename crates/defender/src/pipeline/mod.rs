@@ -53,6 +53,11 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (chamber, observed);
     }
 
+    /// The message at this position is committed, or dead.
+    fn committed(&self, chamber: &Chamber, position: Position) {
+        let _ = (chamber, position);
+    }
+
     /// There is something that a person should know and no row says.
     fn remark(&self, chamber: &Chamber, remark: &Remark) {
         let _ = (chamber, remark);
@@ -311,6 +316,7 @@ impl Handler for Pipeline {
     fn committed(&self, partition: &str, position: Position) {
         if let Some(chamber) = Chamber::of_partition(partition) {
             self.parts.cache.commit(&chamber, position);
+            self.parts.observer.committed(&chamber, position);
             self.metrics.show_cache(&self.parts.cache.statistics(Instant::now()));
         }
     }

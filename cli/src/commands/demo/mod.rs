@@ -1,0 +1,59 @@
+mod books;
+mod fleet;
+mod story;
+mod summary;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+
+/// Shows Phalanx at work on this machine, without any server.
+///
+/// A simulated fab of 60 chambers sends its runs to five defenders in this process. Meanwhile a defender crashes, two are
+/// added, and all are replaced one by one in a rolling update. In the end it is counted, from what the fab sent and what is
+/// read back from the store: what was lost, what was done twice, which faults were found, and how many alarms were false.
+#[derive(Args)]
+pub(crate) struct Demo {
+    /// How long it runs, like 60s or 2m.
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = time)]
+    length: Duration,
+    /// Makes the fab reproducible; times are not.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Prints the summary alone, as JSON; everything else goes to standard error.
+    #[arg(long)]
+    json: bool,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        _ => return Err(format!("{text:?} is no time like 60s or 2m")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no time like 60s or 2m"))?;
+    match Duration::from_secs(number.saturating_mul(seconds)) {
+        length if (SHORTEST..=LONGEST).contains(&length) => Ok(length),
+        _ => Err(format!("{text:?}: the demo runs for 30s to 60m")),
+    }
+}
+
+/// Shorter, limits would not be learned before it ends.
+const SHORTEST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(3600);
+
+impl Demo {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let runtime = tokio::runtime::Runtime::new().context("the runtime cannot be made")?;
+        let summary = runtime.block_on(story::tell(self.length, self.seed, self.json))?;
+        if self.json {
+            println!("{}", summary.json());
+        } else {
+            println!("\n{}", summary.text());
+        }
+        Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
