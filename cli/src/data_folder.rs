@@ -57,16 +57,6 @@ impl DataFolder {
         // A file that stays behind names an address where nobody answers: that is said to whoever tries it.
         let _ = fs::remove_file(self.address_file());
     }
-
-    /// Where the defender of this folder listens, if one said so.
-    pub(crate) fn address(&self) -> Option<String> {
-        read(&self.address_file())
-    }
-
-    /// The token of this folder, if it has one.
-    pub(crate) fn token(&self) -> Option<String> {
-        read(&self.token_file())
-    }
 }
 
 fn read(path: &Path) -> Option<String> {

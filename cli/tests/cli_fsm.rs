@@ -54,12 +54,11 @@ fn an_unknown_machine_is_wrong_use_and_names_the_known_ones() {
 }
 
 #[test]
-fn help_is_complete_and_demo_is_honest() {
+fn help_lists_every_command() {
     let help = phalanx(&["--help"]).succeeds().stdout;
-    for command in ["demo", "fsm"] {
+    for command in ["defender", "demo", "etl", "fsm", "mebo", "plan", "schema", "sim", "spc", "strategy"] {
         assert!(help.contains(command), "{help}");
     }
-    assert!(phalanx(&["demo"]).succeeds().stdout.contains("not built yet"));
 }
 
 #[test]
