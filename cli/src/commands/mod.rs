@@ -1,8 +1,11 @@
 //! One command per file.
 
+mod chambers;
 mod demo;
 mod etl;
 mod fsm;
+mod ingest;
+mod local;
 mod mebo;
 mod plan;
 mod schema;
@@ -18,9 +21,11 @@ use clap::Subcommand;
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one, made once")]
 pub(crate) enum Command {
+    Chambers(chambers::Chambers),
     Demo(demo::Demo),
     Etl(etl::Etl),
     Fsm(fsm::Fsm),
+    Ingest(ingest::Ingest),
     Plan(plan::Plan),
     Schema(schema::Schema),
     Sim(sim::Sim),
@@ -34,9 +39,11 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
+            Self::Chambers(chambers) => chambers.run(),
             Self::Demo(demo) => demo.run(),
             Self::Etl(etl) => etl.run(),
             Self::Fsm(fsm) => fsm.run(),
+            Self::Ingest(ingest) => ingest.run(),
             Self::Plan(plan) => plan.run(),
             Self::Schema(schema) => schema.run(),
             Self::Sim(sim) => sim.run(),
