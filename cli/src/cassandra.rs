@@ -12,6 +12,23 @@ pub(crate) struct CassandraArgs {
     /// Some hosts of the cluster, `host[:port]` separated by commas.
     #[arg(long = "cassandra-hosts", env = "CASSANDRA_HOSTS", value_name = "HOSTS")]
     hosts: String,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// The same for commands that can do without.
+#[derive(Args)]
+pub(crate) struct PerhapsCassandraArgs {
+    /// Keep charts in Cassandra: some hosts of the cluster, `host[:port]` separated by commas.
+    #[arg(long = "cassandra-hosts", env = "CASSANDRA_HOSTS", value_name = "HOSTS")]
+    hosts: Option<String>,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// How we speak with Cassandra.
+#[derive(Args)]
+struct SessionArgs {
     /// The keyspace.
     #[arg(long, env = "CASSANDRA_KEYSPACE", default_value = KEYSPACE)]
     keyspace: String,
@@ -42,6 +59,20 @@ pub(crate) struct CassandraArgs {
 
 impl CassandraArgs {
     pub(crate) fn config(self) -> anyhow::Result<Config> {
+        self.session.config(self.hosts)
+    }
+}
+
+impl PerhapsCassandraArgs {
+    /// None where no host is named.
+    pub(crate) fn config(self) -> anyhow::Result<Option<Config>> {
+        let hosts = self.hosts.filter(|hosts| !hosts.trim().is_empty());
+        hosts.map(|hosts| self.session.config(hosts)).transpose()
+    }
+}
+
+impl SessionArgs {
+    fn config(self, hosts: String) -> anyhow::Result<Config> {
         let user = match (self.user, self.password) {
             (Some(user), Some(password)) => Some((user, password)),
             (None, None) => None,
@@ -60,8 +91,7 @@ impl CassandraArgs {
                 bail!("CASSANDRA_TLS_CERT is set and CASSANDRA_TLS_CA is not: whom to believe?")
             }
         };
-        let config =
-            Config { keyspace: self.keyspace, consistency: self.consistency, ..Config::new(self.hosts) };
+        let config = Config { keyspace: self.keyspace, consistency: self.consistency, ..Config::new(hosts) };
         Ok(Config { user, tls, ..config })
     }
 }

@@ -1,6 +1,7 @@
 //! The way in: the traces of a finished run are stored, and only then its chamber is told.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -51,12 +52,14 @@ pub struct Collector {
     subjects: Subjects,
     /// Where a chamber that nobody has listed is announced at once. Without it the leader finds it within a minute.
     announce: Option<Arc<dyn Kv>>,
+    /// Chambers that are listed, so that not every run asks for the list.
+    listed: Arc<Mutex<HashSet<Chamber>>>,
 }
 
 impl Collector {
     /// Stores in that store and tells chambers in that log.
     pub fn new(store: Arc<dyn ChartStore>, log: Arc<dyn Log>) -> Self {
-        Self { store, log, subjects: Subjects::default(), announce: None }
+        Self { store, log, subjects: Subjects::default(), announce: None, listed: Arc::default() }
     }
 
     /// Adds a chamber that nobody has listed to those that are known, and says so in the bucket of the assignments.
@@ -81,7 +84,7 @@ impl Collector {
         // What cannot be read is refused here, where somebody can do something about it.
         let traces = Traces::decode(chunks, &[])?;
         if let Some(assignments) = &self.announce {
-            self.announce(&**assignments, chamber, &traces, timestamp).await?;
+            self.announce(&**assignments, chamber, &traces).await?;
         }
         self.store.put_t_chart(chamber, context, chunks).await?;
         self.publish(chamber, &notification.t_chart_key(), notification.to_json()).await
@@ -110,10 +113,13 @@ impl Collector {
         assignments: &dyn Kv,
         chamber: &Chamber,
         traces: &Traces,
-        now: Timestamp,
     ) -> Result<(), CollectError> {
+        if self.listed().contains(chamber) {
+            return Ok(());
+        }
         let known = self.store.metadata().await?;
-        if known.iter().any(|metadata| metadata.chamber == *chamber) {
+        self.listed().extend(known.into_iter().map(|metadata| metadata.chamber));
+        if self.listed().contains(chamber) {
             return Ok(());
         }
         let svid_count = u32::try_from(traces.svids()).unwrap_or(u32::MAX).max(1);
@@ -125,9 +131,15 @@ impl Collector {
             collection_freq_hz: 1.0,
             context_duration_seconds: samples,
             weight: weight(svid_count, 1.0, samples),
-            last_updated: now,
+            last_updated: Timestamp::now(),
         };
         self.store.put_metadata(&[metadata]).await?;
-        Ok(announce_import(assignments, &chamber.to_string()).await?)
+        announce_import(assignments, &chamber.to_string()).await?;
+        self.listed().insert(chamber.clone());
+        Ok(())
+    }
+
+    fn listed(&self) -> MutexGuard<'_, HashSet<Chamber>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,8 @@
 //! A defender: a worker of the fleet that runs the pipeline for the chambers it owns.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -19,8 +20,11 @@ use crate::judge::Remark;
 use crate::pipeline::{self, Observed, Parts, Pipeline};
 use crate::record::{Alarm, Chamber};
 use crate::store::{ChartStore, StoreError};
-use crate::strategy::Holder;
+use crate::strategy::{FileWatch, Holder, Reload};
 use crate::weights::{self, ChamberSource, Estimator, announce_import, follow_imports};
+
+/// How often the strategy file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Whoever wants to know what a defender does. Return at once: the next is told when this one was.
 pub trait Observer: Send + Sync + 'static {
@@ -41,6 +45,11 @@ pub trait Observer: Send + Sync + 'static {
 
     /// The worker went from one state to another.
     fn state(&self, from: WorkerState, to: WorkerState) {
+        let _ = (from, to);
+    }
+
+    /// Another strategy is in force.
+    fn strategy(&self, from: &str, to: &str) {
         let _ = (from, to);
     }
 
@@ -68,6 +77,8 @@ pub struct Options {
     pub weight_cache_ttl: Duration,
     /// How often weights are estimated from what was seen.
     pub weight_update_interval: Duration,
+    /// The file of the strategy: when it changes, what it says then is in force. None: it never changes.
+    pub strategy_file: Option<PathBuf>,
     /// What people call this process, and what tells it from every other; random without.
     pub pod: Option<(String, String)>,
     /// Where it counts.
@@ -83,6 +94,7 @@ impl Default for Options {
             cache_mb: cache::SIZE_MB,
             weight_cache_ttl: weights::CACHE_TTL,
             weight_update_interval: weights::UPDATE_INTERVAL,
+            strategy_file: None,
             pod: None,
             metrics: Metrics::default(),
         }
@@ -141,6 +153,7 @@ impl Defender {
             cache: cache.clone(),
             alarms,
             observer: Arc::new(inside.clone()),
+            patience: pipeline::PATIENCE,
         };
         let pipeline = Pipeline::new(parts, options.metrics.registry());
         let source = ChamberSource::new(store.clone(), assignments.clone(), options.weight_cache_ttl);
@@ -168,8 +181,12 @@ impl Defender {
                 }
             }
         });
+        if let Some(file) = options.strategy_file {
+            let (inside, pipeline, strategy) = (inside.clone(), pipeline.clone(), strategy.clone());
+            beside.spawn(async move { inside.follow(file, &strategy, pipeline.metrics()).await });
+        }
         beside.spawn({
-            let (store, assignments, inside) = (store.clone(), assignments.clone(), inside);
+            let (store, assignments) = (store.clone(), assignments.clone());
             async move { inside.estimate(&*store, &*assignments).await }
         });
         let collector = Collector::new(store.clone(), notifications);
@@ -223,6 +240,36 @@ struct Inside {
 impl Inside {
     fn estimator(&self) -> MutexGuard<'_, Estimator> {
         self.estimator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes up the strategy file whenever it has changed. A bad one is told, and the one in force stays.
+    async fn follow(&self, file: PathBuf, strategy: &Holder, metrics: &pipeline::Metrics) {
+        let mut watch = FileWatch::new(file);
+        loop {
+            let shown = watch.path().display().to_string();
+            match watch.look(SystemTime::now()) {
+                Err(error) => self.observer.problem(&format!(
+                    "the strategy file {shown} cannot be read: {error}; version {} stays in force",
+                    strategy.current().version()
+                )),
+                Ok(None) => {}
+                Ok(Some(text)) => match strategy.offer(&text) {
+                    Reload::Same => {}
+                    Reload::Loaded { from, to } => {
+                        metrics.strategy_loaded();
+                        self.observer.strategy(&from, &to);
+                    }
+                    Reload::Refused(error) => {
+                        metrics.strategy_refused();
+                        self.observer.problem(&format!(
+                            "the strategy file {shown} is refused: {error}; version {} stays in force",
+                            strategy.current().version()
+                        ));
+                    }
+                },
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Writes estimates when they are due.

@@ -11,6 +11,7 @@ use xxhash_rust::xxh64::xxh64;
 
 use super::gate::Gate;
 use super::patience::Patience;
+use crate::core::types::Time;
 use crate::core::{Origin, Outcome, Position, Work};
 
 /// A message to process, and where its results belong.
@@ -56,6 +57,36 @@ impl Delivery {
             stamp: work.stamp,
             attempt: work.attempt,
             fresh: work.fresh,
+            gate,
+            patience: Patience::default(),
+        }
+    }
+
+    /// A delivery for tests of handlers, as the first attempt of a worker that may write gets it. Change what matters.
+    ///
+    /// ```
+    /// use phalanx_cluster::{Delivery, core::Position};
+    ///
+    /// let mut delivery = Delivery::sample("etch-01:A", "payload", Position { generation: 1, sequence: 7 });
+    /// delivery.take = 2;
+    /// assert!(delivery.may_write());
+    /// ```
+    pub fn sample(partition: &str, payload: impl Into<Bytes>, position: Position) -> Self {
+        let gate = Gate::closed();
+        gate.set(Some(Time::MAX));
+        let payload = payload.into();
+        Self {
+            partition: partition.into(),
+            context: hash(&payload).into(),
+            payload,
+            position,
+            committed: None,
+            stream: 1,
+            stored_at: position.sequence,
+            take: 1,
+            stamp: position.sequence,
+            attempt: 1,
+            fresh: true,
             gate,
             patience: Patience::default(),
         }

@@ -146,6 +146,11 @@ impl ChartState {
         }
     }
 
+    /// Where a chart began: points before this do not belong to it.
+    pub fn since(&self, indicator: &str) -> Option<Position> {
+        self.charts.get(indicator).map(|memory| memory.since)
+    }
+
     /// How many alarms are active.
     pub fn active_alarms(&self) -> usize {
         self.charts.values().map(|memory| memory.active.len()).sum()

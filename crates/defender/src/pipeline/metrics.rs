@@ -14,6 +14,8 @@ pub struct Metrics {
     pub(super) calculation: Histogram,
     pub(super) store_waits: IntCounter,
     pub(super) states_lost: IntCounter,
+    strategies_loaded: IntCounter,
+    strategies_refused: IntCounter,
     hit_rate: Gauge,
     cache_bytes: IntGauge,
     cache_evictions: IntGauge,
@@ -52,6 +54,14 @@ impl Metrics {
                 "defender_chart_states_lost_total",
                 "chambers whose charts began anew because their state was gone",
             ),
+            strategies_loaded: counter(
+                "defender_strategies_loaded_total",
+                "how often a changed strategy file came into force",
+            ),
+            strategies_refused: counter(
+                "defender_strategies_refused_total",
+                "how often a changed strategy file was wrong, and the old one stayed",
+            ),
             hit_rate: add(
                 registry,
                 Gauge::new(
@@ -80,6 +90,14 @@ impl Metrics {
             }
         }
         metrics
+    }
+
+    pub(crate) fn strategy_loaded(&self) {
+        self.strategies_loaded.inc();
+    }
+
+    pub(crate) fn strategy_refused(&self) {
+        self.strategies_refused.inc();
     }
 
     pub(super) fn outcome(&self, outcome: Outcome) {

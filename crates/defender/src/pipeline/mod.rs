@@ -23,8 +23,8 @@ use self::remembering::Remembered;
 use crate::cache::Cache;
 use crate::judge::rows::Entry;
 use crate::judge::{self, Remark, Verdict, alarm};
-use crate::notification::{Message, Notification};
-use crate::record::{Alarm, Chamber, Mark, Outcome, Results};
+use crate::notification::{Message, Notification, check_context};
+use crate::record::{Alarm, Chamber, Context, Mark, Outcome, Results};
 use crate::store::{ChartStore, StoreError};
 use crate::strategy::{Holder, Strategy};
 use crate::traces::{TraceError, Traces};
@@ -67,6 +67,10 @@ pub trait Observer: Send + Sync + 'static {
 /// Nobody wants to know.
 impl Observer for () {}
 
+/// How long the store or the broker may take to answer. They have limits of their own, which are shorter: this is for one
+/// that hangs all the same, so that it does not hold a chamber for ever.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
 /// What the pipeline works with.
 pub struct Parts {
     /// Where charts are kept.
@@ -79,6 +83,8 @@ pub struct Parts {
     pub alarms: Arc<dyn Log>,
     /// Whom to tell.
     pub observer: Arc<dyn Observer>,
+    /// How long store and broker may take to answer; usually [`PATIENCE`].
+    pub patience: Duration,
 }
 
 /// Processes the messages of chambers. Clones are the same pipeline.
@@ -106,9 +112,19 @@ impl Pipeline {
         question: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Failure> {
         let timer = self.metrics.reads.start_timer();
-        let answer = delivery.waiting(question).await;
+        let answer = delivery.waiting(self.answered(question)).await;
         timer.observe_duration();
         self.blame(delivery, answer).await
+    }
+
+    /// What the store says, if it says something in time.
+    async fn answered<T>(
+        &self,
+        question: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let patience = self.parts.patience;
+        let late = |_| Err(StoreError::Unavailable(format!("no answer within {patience:?}")));
+        tokio::time::timeout(patience, question).await.unwrap_or_else(late)
     }
 
     /// An error while the store answers otherwise is the message's; while it does not, nobody's.
@@ -118,13 +134,15 @@ impl Pipeline {
             Err(StoreError::Refused(reason)) => {
                 Err(Failure::Retry(format!("the chart store refuses: {reason}")))
             }
-            Err(StoreError::Unavailable(reason)) => match delivery.waiting(self.parts.store.ping()).await {
-                Ok(()) => Err(Failure::Retry(format!("the chart store: {reason}"))),
-                Err(_) => {
-                    self.metrics.store_waits.inc();
-                    Err(Failure::Unavailable)
+            Err(StoreError::Unavailable(reason)) => {
+                match delivery.waiting(self.answered(self.parts.store.ping())).await {
+                    Ok(()) => Err(Failure::Retry(format!("the chart store: {reason}"))),
+                    Err(_) => {
+                        self.metrics.store_waits.inc();
+                        Err(Failure::Unavailable)
+                    }
                 }
-            },
+            }
         }
     }
 
@@ -141,15 +159,22 @@ impl Pipeline {
             return Ok(judge::unchanged(&chamber, &remembered.before.state, Outcome::Duplicate));
         }
         let charts = strategy.charts_for(&chamber);
-        let chunks = match charts.is_empty() {
-            true => Vec::new(),
-            false => {
-                self.read(delivery, self.parts.store.t_chart(&chamber, &context)).await?.ok_or_else(|| {
-                    let key = notification.t_chart_key();
-                    Failure::Retry(format!("the T-chart {key} is not in the store"))
-                })?
-            }
-        };
+        if charts.is_empty() {
+            // Nobody looks at its traces, so nobody needs them.
+            let run = judge::Run {
+                chamber: &chamber,
+                context: &context,
+                timestamp: notification.timestamp,
+                position: delivery.position,
+                strategy: strategy.version(),
+                values: &[],
+            };
+            return Ok(judge::judge(run, &charts, &remembered.before.state, &remembered.history));
+        }
+        let question = self.parts.store.t_chart(&chamber, &context);
+        let chunks = self.read(delivery, question).await?.ok_or_else(|| {
+            Failure::Retry(format!("the T-chart {} is not in the store", notification.t_chart_key()))
+        })?;
         let (strategy, remembered) = (strategy.version().clone(), remembered.clone());
         let (timestamp, position) = (notification.timestamp, delivery.position);
         let calculated = tokio::task::spawn_blocking({
@@ -187,26 +212,36 @@ impl Pipeline {
             return Err(Failure::Unavailable);
         }
         let timer = self.metrics.writes.start_timer();
-        let written = delivery.waiting(self.parts.store.write(results)).await;
+        let written = delivery.waiting(self.answered(self.parts.store.write(results))).await;
         timer.observe_duration();
         self.blame(delivery, written).await?;
-        let context = &results.context.context;
-        for news in results.alarms.iter().filter(|alarm| alarm::is_news(alarm, context)) {
+        for news in news(results) {
             if !delivery.may_write() {
                 return Err(Failure::Unavailable);
             }
             let (subject, id) = (alarm::subject(&results.chamber), alarm::message_id(news));
             let payload = alarm::alarm_json(news).to_string();
             let publish = self.parts.alarms.append(&subject, payload.into(), Expect::NewId(&id));
+            let publish = tokio::time::timeout(self.parts.patience, publish);
             // An error of the broker is no fault of the message.
-            delivery.waiting(publish).await.map_err(|_| Failure::Unavailable)?;
-            self.metrics.alarm(news);
+            let Ok(Ok(published)) = delivery.waiting(publish).await else { return Err(Failure::Unavailable) };
+            if !published.duplicate {
+                self.metrics.alarm(news);
+            }
             self.parts.observer.alarm(news);
         }
         self.metrics.outcome(results.context.outcome);
         self.parts.cache.stage(results);
         Ok(())
     }
+}
+
+/// The alarms that the message itself raised or cleared. One without effect did neither, though the run that raised an
+/// alarm may come again while it is active.
+fn news(results: &Results) -> impl Iterator<Item = &Alarm> {
+    let Context { context, outcome, .. } = &results.context;
+    let has_effect = !matches!(outcome, Outcome::Duplicate | Outcome::Dead);
+    results.alarms.iter().filter(move |alarm| has_effect && alarm::is_news(alarm, context))
 }
 
 /// The message, as its rows name it.
@@ -273,7 +308,9 @@ impl Handler for Pipeline {
         struct Named {
             context_id: String,
         }
-        serde_json::from_slice::<Named>(payload).ok().map(|named| named.context_id)
+        // What is no id is none: it would become part of keys and rows.
+        let named = serde_json::from_slice::<Named>(payload).ok()?;
+        check_context(&named.context_id).is_ok().then_some(named.context_id)
     }
 
     async fn origin(&self, partition: &str) -> Result<Option<Origin>, Unavailable> {
@@ -307,9 +344,9 @@ impl Handler for Pipeline {
                 (delivery.context.clone(), at.unwrap_or_default())
             }
         };
-        let remembered = self.remembered(&delivery, &chamber).await.map_err(|_| Unavailable)?;
+        let before = self.before(&delivery, &chamber).await.map_err(|_| Unavailable)?;
         let strategy = self.parts.strategy.current().version().clone();
-        let results = entry(&delivery, chamber, context, at, strategy).bury(&remembered.before);
+        let results = entry(&delivery, chamber, context, at, strategy).bury(&before);
         self.keep(&delivery, &results).await.map_err(|_| Unavailable)
     }
 

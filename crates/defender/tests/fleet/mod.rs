@@ -2,6 +2,10 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
+pub(crate) mod line;
+pub(crate) mod moody;
+pub(crate) mod paused;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +97,7 @@ pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>
 }
 
 /// What a chamber's rows must be, from its T-charts and the strategy alone.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Recomputed {
     pub(crate) charts: BTreeMap<(Arc<str>, Arc<str>), UChart>,
     pub(crate) alarms: BTreeMap<Arc<str>, Alarm>,

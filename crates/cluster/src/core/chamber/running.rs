@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::Guard;
 use super::super::config::Config;
-use super::super::cursor::{Position, Predecessor};
+use super::super::cursor::{ATTEMPTS, Position, Predecessor};
 use super::super::io::{Effect, Message, Outcome, Purpose, Ticket, Work};
 use super::{Activity, Chamber, Context, Goal, Known, RETRY, Then};
 
@@ -36,6 +36,9 @@ impl Chamber {
         } else {
             message.stored_at
         };
+        // Of a message that failed too often, the last attempt is counted already.
+        let counted = cursor.failures + cursor.deaths;
+        let is_last = cursor.dead.is_some() && counted >= ATTEMPTS;
         Some(Work {
             message: message.clone(),
             position: Position { sequence: message.sequence, ..cursor.position },
@@ -43,7 +46,7 @@ impl Chamber {
             stream: cursor.stream,
             take: cursor.take,
             stamp,
-            attempt: cursor.failures + cursor.deaths + 1,
+            attempt: counted + u32::from(!is_last),
             fresh: !self.remembers && config.keeps(Guard::CacheDropped),
         })
     }
