@@ -116,8 +116,9 @@ fn check_id(kind: &'static str, id: &str) -> Result<(), UrnError> {
             }),
             "it should read CVE-YYYY-NNNN",
         ),
-        "cwe" => (numbered("CWE-"), "it should read CWE-N"),
-        "capec" => (numbered("CAPEC-"), "it should read CAPEC-N"),
+        // The catalogues number what they refer to as well.
+        "cwe" => (numbered("CWE-") || numbered("REF-"), "it should read CWE-N"),
+        "capec" => (numbered("CAPEC-") || numbered("REF-"), "it should read CAPEC-N"),
         _ => (
             !id.is_empty()
                 && !id.contains("::")

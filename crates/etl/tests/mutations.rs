@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use phalanx_etl::providers::{Asvs, Context, Cve, Provider};
-use phalanx_etl::source::{Http, Source, Step, Timeouts};
+use phalanx_etl::source::{Http, Limits, Source, Step, Timeouts};
 use phalanx_etl::{Item, Verdict};
 use phalanx_testkit::shared;
 use proptest::prelude::*;
@@ -63,7 +63,9 @@ fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
 
 /// Reads the whole file as the engine does, and says how many records and rejects were in it.
 fn read(provider: &dyn Provider, file: &Path) -> (usize, usize) {
-    let context = Context { http: Http::new(Timeouts::default()), now: Duration::ZERO, nvd_api_key: None };
+    let limits = Limits::default();
+    let http = Http::new(Timeouts::default(), limits);
+    let context = Context { http, limits, now: Duration::ZERO, nvd_api_key: None };
     let source = Source::parse(&file.display().to_string(), None);
     let (mut records, mut rejects) = (0, 0);
     let Ok(mut extract) = provider.open(&source, None, &context) else { return (0, 0) };
