@@ -67,6 +67,24 @@ impl Urn {
         Ok(Self { text: format!("v2e::{publisher}::{kind}::{id}"), publisher, kind })
     }
 
+    /// What people write: a whole URN, or an id whose kind shows, such as `CWE-79` or `T1078`.
+    ///
+    /// ```
+    /// assert_eq!(phalanx_etl::Urn::guess("T1574.010")?.as_str(), "v2e::mitre::attack::T1574.010");
+    /// # Ok::<(), phalanx_etl::UrnError>(())
+    /// ```
+    pub fn guess(text: &str) -> Result<Self, UrnError> {
+        let kind = match text.split_once('-').map_or(text, |(prefix, _)| prefix) {
+            "CVE" => "cve",
+            "CWE" => "cwe",
+            "CAPEC" => "capec",
+            "CCE" => "cce",
+            prefix if is_attack_id(prefix) => "attack",
+            _ => return text.parse(),
+        };
+        Self::new(kind, text)
+    }
+
     /// The whole text.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -104,6 +122,15 @@ impl fmt::Display for Urn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text)
     }
+}
+
+/// `T1078`, `T1574.010`, `TA0107`, `G0034`, …: letters, then digits.
+fn is_attack_id(text: &str) -> bool {
+    let digits = text.trim_start_matches(|one: char| one.is_ascii_uppercase());
+    let letters = text.len() - digits.len();
+    (1..=3).contains(&letters)
+        && digits.len() >= 4
+        && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
 fn check_id(kind: &'static str, id: &str) -> Result<(), UrnError> {

@@ -66,8 +66,8 @@ fn is_catalogue(name: &str) -> bool {
 }
 
 fn pattern(entry: &Element) -> Result<Record, Reject> {
-    let description = entry.text_of("Description");
-    if description.is_none() {
+    // A few patterns have an empty description; none has none.
+    if entry.child("Description").is_none() {
         return Err(Reject(format!("CAPEC-{} has no description", entry.required("ID")?)));
     }
     let (references, mut links) = catalog::references(entry, "capec")?;
@@ -118,7 +118,7 @@ fn pattern(entry: &Element) -> Result<Record, Reject> {
         "references": references,
         "notes": texts(entry, "Notes", "Note"),
     });
-    let text = paragraphs(&[description, entry.text_of("Extended_Description")]);
+    let text = paragraphs(&[entry.text_of("Description"), entry.text_of("Extended_Description")]);
     finish(entry, "pattern", text, entry.text_of("Typical_Severity"), details, links)
 }
 

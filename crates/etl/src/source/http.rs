@@ -114,12 +114,10 @@ impl Http {
 
 /// The address, unless it is one we do not read.
 fn parse(url: &str) -> Result<Uri, Failure> {
-    let uri: Uri =
-        url.parse().map_err(|error| Failure::Broken(format!("{} is no URL: {error}", redact(url))))?;
-    match (uri.scheme_str(), uri.host()) {
-        (Some("http" | "https"), Some(_)) => Ok(uri),
-        _ => Err(Failure::Broken(format!("{}: only http and https URLs are read", redact(url)))),
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err(Failure::Broken(format!("{}: only http and https URLs are read", redact(url))));
     }
+    url.parse().map_err(|error| Failure::Broken(format!("{} is no URL: {error}", redact(url))))
 }
 
 /// Where a redirect leads, unless it may not.
@@ -162,21 +160,21 @@ fn has_scheme(url: &str) -> bool {
 
 /// Whether the host is, or its name stands for, this very machine.
 fn is_loopback(uri: &Uri) -> bool {
-    let Some(host) = uri.host() else { return false };
-    let own = |address: IpAddr| {
-        let address = match address {
-            IpAddr::V6(six) => six.to_ipv4_mapped().map_or(address, IpAddr::V4),
-            IpAddr::V4(_) => address,
-        };
-        address.is_loopback() || address.is_unspecified()
+    // A name nobody knows leads nowhere, and asking it fails with a better message.
+    let named = |host: &str| (host, 0).to_socket_addrs().is_ok_and(|mut all| all.any(|one| is_own(one.ip())));
+    is_loopback_address(uri) || uri.host().is_some_and(named)
+}
+
+fn is_loopback_address(uri: &Uri) -> bool {
+    uri.host().and_then(|host| host.trim_matches(['[', ']']).parse().ok()).is_some_and(is_own)
+}
+
+fn is_own(address: IpAddr) -> bool {
+    let address = match address {
+        IpAddr::V6(six) => six.to_ipv4_mapped().map_or(address, IpAddr::V4),
+        IpAddr::V4(_) => address,
     };
-    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(address) => own(address),
-        // A name nobody knows leads nowhere, and asking it fails with a better message.
-        Err(_) => (host, 0)
-            .to_socket_addrs()
-            .is_ok_and(|mut addresses| addresses.any(|address| own(address.ip()))),
-    }
+    address.is_loopback() || address.is_unspecified()
 }
 
 /// `Retry-After` is a number of seconds or a date.
@@ -215,6 +213,22 @@ pub(crate) fn body_failure(url: &str, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_redirect_from_elsewhere_to_this_machine_is_refused() {
+        let uri = |text: &str| text.parse::<Uri>().unwrap();
+        let from = uri("http://feeds.example/a/b.json");
+        let local = |uri: &Uri| uri.host() == Some("localhost") || is_loopback_address(uri);
+        for to in ["http://127.0.0.1/x", "http://localhost:8080/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "//0.0.0.0/"] {
+            let Err(Failure::Broken(why)) = redirect(&from, to, &local) else { panic!("{to} is followed") };
+            assert!(why.contains("this machine itself"), "{why}");
+        }
+        let own = uri("http://127.0.0.1:1/a");
+        assert_eq!(redirect(&own, "http://localhost:2/b", &local).unwrap(), uri("http://localhost:2/b"));
+        assert_eq!(redirect(&from, "c.json", &local).unwrap(), uri("http://feeds.example/a/c.json"));
+        assert_eq!(redirect(&from, "/c.json", &local).unwrap(), uri("http://feeds.example/c.json"));
+        assert_eq!(redirect(&from, "//other.example/c", &local).unwrap(), uri("http://other.example/c"));
+    }
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {

@@ -155,7 +155,10 @@ fn resolve_tactics(objects: &mut [Object]) {
     let tactics: Vec<(Value, Value, Value)> = objects
         .iter()
         .filter(|one| one.kind == "tactic")
-        .map(|one| (one.fields["shortname"].clone(), one.fields["name"].clone(), json!(one.id)))
+        .map(|one| {
+            let field = |name: &str| one.fields.get(name).cloned().unwrap_or_default();
+            (field("shortname"), field("name"), json!(one.id))
+        })
         .collect();
     for object in objects.iter_mut() {
         let Some(Value::Array(phases)) = object.fields.remove("phases") else { continue };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::source::Timeouts;
+use crate::source::{Limits, Timeouts};
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
