@@ -21,15 +21,27 @@ fn json(run: &Run) -> Value {
     serde_json::from_str(&run.stdout).expect("JSON on standard output")
 }
 
+/// Our own small feeds, with a dead letter in asvs and a record that is missing in cve.
 fn mirror(dir: &Path) {
-    let write = |folder: &str, file: &str, text: &str| {
-        fs::create_dir_all(dir.join(folder)).expect("a folder of the mirror");
-        fs::write(dir.join(folder).join(file), text).expect("a file of the mirror");
-    };
-    write("mirror/asvs", "asvs-5.0.0-en.csv", ASVS);
+    copy(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/etl/tests/fixtures/feeds")), &dir.join("mirror"));
+    fs::write(dir.join("mirror/asvs/asvs-5.0.0-en.csv"), ASVS).expect("a file of the mirror");
     let feed = r#"{"resultsPerPage": 2, "startIndex": 0, "totalResults": 2, "format": "NVD_CVE", "version": "2.0",
-        "vulnerabilities": [{"cve": {"id": "CVE-2024-1000"}}]}"#;
-    write("mirror/nvd", "nvdcve-2.0-2024.json", feed);
+        "vulnerabilities": [{"cve": {"id": "CVE-2024-1000", "descriptions": [{"lang": "en", "value": "A door."}],
+        "weaknesses": [{"description": [{"lang": "en", "value": "CWE-10"}]}]}}]}"#;
+    fs::write(dir.join("mirror/nvd/nvdcve-2.0-2024.json"), feed).expect("a file of the mirror");
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder of the mirror");
+    for entry in fs::read_dir(from).expect("a folder of ours") {
+        let path = entry.expect("an entry").path();
+        let target = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs::write(target, fs::read(path).expect("a file of ours")).expect("a file of the mirror");
+        }
+    }
 }
 
 #[test]
@@ -37,7 +49,13 @@ fn a_run_says_what_it_did_by_numbers_and_by_its_exit_code() {
     let dir = tempfile::tempdir().unwrap();
     mirror(dir.path());
     let run = etl(dir.path(), &["run", "--all", "--mirror", "mirror", "--json"]).fails_with(3);
-    let runs = json(&run)["runs"].clone();
+    let all = json(&run)["runs"].clone();
+    let of = |id: &str| all.as_array().unwrap().iter().find(|run| run["provider"] == id).unwrap().clone();
+    let runs = [of("asvs"), of("cve")];
+    let ids: Vec<_> = all.as_array().unwrap().iter().map(|run| run["provider"].as_str().unwrap()).collect();
+    let place = |id: &str| ids.iter().position(|one| *one == id).unwrap();
+    assert_eq!(ids.len(), 7);
+    assert!(place("cwe") < place("capec") && place("capec") < place("attack") && place("cwe") < place("cve"));
     let numbers = |run: &Value| {
         ["read", "stored", "unchanged", "deadLettered", "skipped"].map(|n| run[n].as_i64().unwrap())
     };
@@ -49,7 +67,7 @@ fn a_run_says_what_it_did_by_numbers_and_by_its_exit_code() {
     assert_eq!(runs[0]["runId"], "asvs-1");
     assert!(runs[0]["durationMs"].is_number());
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&json(&run)), ["runs"]);
+    assert_eq!(keys(&json(&run)), ["holdings", "runs"]);
     let mut fields = [
         "provider",
         "runId",
@@ -102,12 +120,12 @@ fn what_was_loaded_can_be_looked_at() {
 fn wrong_use_is_2_a_failed_provider_is_4_and_a_missing_database_is_1() {
     let dir = tempfile::tempdir().unwrap();
     mirror(dir.path());
-    assert!(etl(dir.path(), &["run", "nope"]).fails_with(2).stderr.contains("there are: asvs, cve"));
+    assert!(etl(dir.path(), &["run", "nope"]).fails_with(2).stderr.contains("there are: asvs, attack, capec, cce, cve, cwe, ssg"));
     etl(dir.path(), &["run"]).fails_with(2);
     etl(dir.path(), &["run", "asvs", "--source", "asvs"]).fails_with(2);
     etl(dir.path(), &["run", "asvs", "--source", "nope=x"]).fails_with(2);
     let unknown =
-        etl(dir.path(), &["run", "cve", "--source", "cve=mirror/asvs/asvs-5.0.0-en.csv"]).fails_with(4);
+        etl(dir.path(), &["run", "cve", "--source", "cve=mirror/asvs/asvs-5.0.0-en.csv", "--mirror", "mirror"]).fails_with(4);
     assert!(unknown.stdout.contains("not an NVD feed"), "{unknown:?}");
     fs::write(dir.path().join("mirror/other.json"), "{}").unwrap();
     for (source, refused) in [
@@ -118,7 +136,7 @@ fn wrong_use_is_2_a_failed_provider_is_4_and_a_missing_database_is_1() {
         let run = etl(dir.path(), &["run", "asvs", "--source", source, "--db", "y.db"]).fails_with(4);
         assert!(run.stdout.contains(refused), "{source}: {run:?}");
     }
-    assert!(etl(dir.path(), &["retry", "nope", "--db", "y.db"]).fails_with(2).stderr.contains("asvs, cve"));
+    assert!(etl(dir.path(), &["retry", "nope", "--db", "y.db"]).fails_with(2).stderr.contains("asvs, attack"));
     etl(dir.path(), &["retry", "--db", "none.db"]).fails_with(1);
     assert!(!dir.path().join("none.db").exists(), "nobody makes a store by looking for it");
     assert!(etl(dir.path(), &["status", "--db", "none.db"]).fails_with(1).stderr.contains("does not exist"));
@@ -192,4 +210,45 @@ fn without_a_terminal_progress_is_plain_lines() {
     let run = etl(dir.path(), &["run", "asvs", "--mirror", "mirror"]).succeeds();
     assert!(run.stderr.contains("asvs: 3 read, 2 stored, 0 unchanged, 1 dead letters: completed"), "{run:?}");
     assert!(!run.stderr.contains('\u{1b}'), "{run:?}");
+}
+
+#[test]
+fn what_comes_out_can_be_searched_shown_walked_exported_and_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    mirror(dir.path());
+    let run = etl(dir.path(), &["run", "--all", "--mirror", "mirror"]).fails_with(3);
+    assert!(run.stdout.contains("2 weakness") && run.stdout.contains("1 ATT&CK mappings"), "{run:?}");
+    let see = |arguments: &[&str]| json(&etl(dir.path(), &[arguments, &["--json"]].concat()).succeeds());
+    let hits = see(&["search", "unlocked", "door", "--type", "cwe", "--severity", "high", "--since", "2024"]);
+    assert_eq!(hits["hits"][0]["urn"], "v2e::mitre::cwe::CWE-10");
+    assert_eq!(see(&["search", "unlocked", "--since", "2025"])["hits"].as_array().unwrap().len(), 0);
+    etl(dir.path(), &["search", "door", "--type", "nope"]).fails_with(2);
+    etl(dir.path(), &["search", "door", "--since", "yesterday"]).fails_with(2);
+    let page = etl(dir.path(), &["show", "v2e::mitre::cwe::CWE-10"]).succeeds().stdout;
+    for part in ["Unlocked Door", "leaves a door", "names", "is named by", "Walking In", "history", "provenance", "SHA-256"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let tree = etl(dir.path(), &["path", "CVE-2024-1000", "attack"]).succeeds().stdout;
+    assert!(tree.contains("CVE-2024-1000") && tree.contains("└─ technique: T1001.001 Doors"), "{tree}");
+    let none = etl(dir.path(), &["path", "CWE-11", "attack"]).fails_with(1);
+    assert!(none.stdout.contains("ends at v2e::mitre::cwe::CWE-11: it leads to no capec"), "{none:?}");
+    assert_eq!(see(&["path", "CVE-2024-1000", "attack"])["count"], 1);
+    let lines = etl(dir.path(), &["export", "--type", "capec"]).succeeds().stdout;
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let mut names: Vec<_> = first.as_object().unwrap().keys().cloned().collect();
+    names.sort_unstable();
+    let mut fields = ["urn", "type", "id", "title", "text", "published", "modified", "status", "severity", "links", "source"];
+    fields.sort_unstable();
+    assert_eq!((names, lines.lines().count()), (fields.map(str::to_owned).to_vec(), 5));
+    let table = etl(dir.path(), &["export", "--format", "csv", "--type", "cwe"]).succeeds().stdout;
+    assert!(table.starts_with("urn,type,id,title,text,published,modified,status,severity,links,source\n"), "{table}");
+    let all = see(&["diff", "--since", "2000-01-01"])["changes"].as_array().unwrap().len();
+    let text = fs::read_to_string(dir.path().join("mirror/cwe/W/10.json")).unwrap();
+    fs::write(dir.path().join("mirror/cwe/W/10.json"), text.replace("Unlocked", "Open")).unwrap();
+    etl(dir.path(), &["run", "cwe", "--mirror", "mirror"]).fails_with(3);
+    let changes = see(&["diff", "--since", "cwe-2"])["changes"].clone();
+    assert_eq!(changes.as_array().unwrap().len(), 1, "{changes}");
+    assert_eq!((&changes[0]["change"], &changes[0]["fields"]), (&"changed".into(), &serde_json::json!(["title"])));
+    assert_eq!(see(&["diff", "--since", "2000-01-01"])["changes"].as_array().unwrap().len(), all);
+    etl(dir.path(), &["diff", "--since", "nope"]).fails_with(1);
 }

@@ -48,6 +48,7 @@ fn gated_mirror(gate: &Gate) -> Mirror {
 fn etl(dir: &Path, mirror: &Mirror, arguments: &[&str]) -> Command {
     let mut command = phalanx_command();
     command.current_dir(dir).env("NVD_API_KEY", "key").args(["etl", "run", "cve", "--json"]);
+    command.arg("--source").arg(util::cwe_source());
     command.arg("--source").arg(format!("cve={}", mirror.url)).args(arguments);
     command
 }
@@ -78,7 +79,8 @@ fn wait_for_line(stderr: &mut BufReader<ChildStderr>, part: &str) {
 #[track_caller]
 fn assert_complete(run: &Run) {
     let runs: Value = serde_json::from_str(&run.stdout).expect("JSON on standard output");
-    let run = &runs["runs"][0];
+    let mut all = runs["runs"].as_array().expect("a list of runs").iter();
+    let run = all.find(|run| run["provider"] == "cve").expect("a run of cve");
     assert_eq!(
         (run["runId"].as_str(), run["outcome"].as_str()),
         (Some("cve-1"), Some("completed")),
@@ -100,7 +102,8 @@ fn the_first_interrupt_pauses_with_exit_code_5_and_resume_completes() {
 
     let status = util::run(phalanx_command().current_dir(dir.path()).args(["etl", "status", "--json"]));
     let status: Value = serde_json::from_str(&status.succeeds().stdout).unwrap();
-    let cve = &status["providers"][1];
+    let mut providers = status["providers"].as_array().unwrap().iter();
+    let cve = providers.find(|one| one["id"] == "cve").unwrap();
     assert_eq!((cve["id"].as_str(), cve["state"].as_str()), (Some("cve"), Some("PAUSED")), "{status}");
     assert_eq!(status["macro"]["state"], "ORCHESTRATING");
 

@@ -31,7 +31,7 @@ impl Load {
     fn command(&self, db: &Path) -> Command {
         let mut command = phalanx_command();
         command.current_dir(self.dir.path()).env("NVD_API_KEY", "key").args(["etl", "run"]);
-        command.args(&self.arguments).arg("--db").arg(db);
+        command.args(&self.arguments).arg("--db").arg(db).arg("--source").arg(util::cwe_source());
         command
     }
 
@@ -48,7 +48,7 @@ impl Load {
 /// Records of a run so far, and whether it has ended; `None` while there is no run.
 fn stored(db: &Path) -> Option<(i64, bool)> {
     let store = Connection::open_with_flags(db, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
-    let sql = "SELECT read, ended_ms IS NOT NULL FROM runs ORDER BY seq LIMIT 1";
+    let sql = "SELECT read, ended_ms IS NOT NULL FROM runs WHERE provider <> 'cwe' ORDER BY seq LIMIT 1";
     store.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).ok()
 }
 
@@ -70,9 +70,10 @@ fn tables(file: &Path) -> Vec<String> {
     let store = Connection::open(file).expect("a store");
     let mut rows = Vec::new();
     for query in [
-        "SELECT urn || title || text || details || hex(hash) || hex(raw) || version FROM records ORDER BY urn",
+        "SELECT urn || title || text || details || hex(hash) || hex(raw) || version FROM records
+            WHERE provider <> 'cwe' ORDER BY urn",
         "SELECT from_urn || kind || to_urn FROM links ORDER BY 1",
-        "SELECT read || ' read, ' || stored || ' stored, ' || unchanged FROM runs ORDER BY seq LIMIT 1",
+        "SELECT read || ' read, ' || stored || ' stored, ' || unchanged FROM runs WHERE provider <> 'cwe' ORDER BY seq LIMIT 1",
         "SELECT count(*) || ' rows in the index' FROM search WHERE search MATCH 'record'",
     ] {
         let mut statement = store.prepare(query).expect("the tables are there");

@@ -52,3 +52,8 @@ pub(crate) fn run(command: &mut Command) -> Run {
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
+
+/// What cve needs before it runs, as small as it gets: `--source` takes it.
+pub(crate) fn cwe_source() -> String {
+    concat!("cwe=", env!("CARGO_MANIFEST_DIR"), "/../crates/etl/tests/fixtures/cwe-catalogue").to_owned()
+}

@@ -11,6 +11,8 @@ use crate::Urn;
 pub struct Record {
     /// Its name.
     pub urn: Urn,
+    /// What it is among the records of its kind: `weakness`, `category`, `technique`, …
+    pub subtype: &'static str,
     /// A line for lists.
     pub title: String,
     /// What it says.

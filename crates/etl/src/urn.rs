@@ -67,6 +67,24 @@ impl Urn {
         Ok(Self { text: format!("v2e::{publisher}::{kind}::{id}"), publisher, kind })
     }
 
+    /// What people write: a whole URN, or an id whose kind shows, such as `CWE-79` or `T1078`.
+    ///
+    /// ```
+    /// assert_eq!(phalanx_etl::Urn::guess("T1574.010")?.as_str(), "v2e::mitre::attack::T1574.010");
+    /// # Ok::<(), phalanx_etl::UrnError>(())
+    /// ```
+    pub fn guess(text: &str) -> Result<Self, UrnError> {
+        let kind = match text.split_once('-').map_or(text, |(prefix, _)| prefix) {
+            "CVE" => "cve",
+            "CWE" => "cwe",
+            "CAPEC" => "capec",
+            "CCE" => "cce",
+            prefix if is_attack_id(prefix) => "attack",
+            _ => return text.parse(),
+        };
+        Self::new(kind, text)
+    }
+
     /// The whole text.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -106,6 +124,15 @@ impl fmt::Display for Urn {
     }
 }
 
+/// `T1078`, `T1574.010`, `TA0107`, `G0034`, …: letters, then digits.
+fn is_attack_id(text: &str) -> bool {
+    let digits = text.trim_start_matches(|one: char| one.is_ascii_uppercase());
+    let letters = text.len() - digits.len();
+    (1..=3).contains(&letters)
+        && digits.len() >= 4
+        && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
 fn check_id(kind: &'static str, id: &str) -> Result<(), UrnError> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let numbered = |prefix: &str| id.strip_prefix(prefix).is_some_and(digits);
@@ -116,8 +143,9 @@ fn check_id(kind: &'static str, id: &str) -> Result<(), UrnError> {
             }),
             "it should read CVE-YYYY-NNNN",
         ),
-        "cwe" => (numbered("CWE-"), "it should read CWE-N"),
-        "capec" => (numbered("CAPEC-"), "it should read CAPEC-N"),
+        // The catalogues number what they refer to as well.
+        "cwe" => (numbered("CWE-") || numbered("REF-"), "it should read CWE-N"),
+        "capec" => (numbered("CAPEC-") || numbered("REF-"), "it should read CAPEC-N"),
         _ => (
             !id.is_empty()
                 && !id.contains("::")

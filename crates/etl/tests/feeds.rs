@@ -3,20 +3,12 @@
 mod util;
 
 use std::fs;
-use std::path::Path;
 
-use phalanx_etl::engine::{Engine, Options, Summary};
-use phalanx_etl::source::Source;
+use phalanx_etl::engine::Summary;
 use phalanx_etl::store::Reader;
 use phalanx_testkit::shared;
 use serde_json::Value;
-
-fn load(db: &Path, id: &str, source: &Path) -> Summary {
-    let mut options = Options::new(db.to_owned());
-    options.sources.insert(id.to_owned(), Source::parse(&source.display().to_string(), None));
-    let engine = Engine::new(options).expect("the built-in set is sound");
-    engine.run(&[id.to_owned()], &mut |_| {}).expect("the store can be written")
-}
+use util::load;
 
 #[track_caller]
 fn assert_adds_up(summary: &Summary, read: i64, outcome: &str) {

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use phalanx_etl::providers::{Asvs, Context, Cve, Provider};
-use phalanx_etl::source::{Http, Source, Step, Timeouts};
+use phalanx_etl::providers::{Asvs, Attack, Capec, Cce, Context, Cve, Cwe, Provider, Ssg};
+use phalanx_etl::source::{Http, Limits, Source, Step, Timeouts};
 use phalanx_etl::{Item, Verdict};
 use phalanx_testkit::shared;
 use proptest::prelude::*;
@@ -63,7 +63,9 @@ fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
 
 /// Reads the whole file as the engine does, and says how many records and rejects were in it.
 fn read(provider: &dyn Provider, file: &Path) -> (usize, usize) {
-    let context = Context { http: Http::new(Timeouts::default()), now: Duration::ZERO, nvd_api_key: None };
+    let limits = Limits::default();
+    let http = Http::new(Timeouts::default(), limits);
+    let context = Context { http, limits, now: Duration::ZERO, nvd_api_key: None };
     let source = Source::parse(&file.display().to_string(), None);
     let (mut records, mut rejects) = (0, 0);
     let Ok(mut extract) = provider.open(&source, None, &context) else { return (0, 0) };
@@ -125,6 +127,25 @@ fn an_asvs_table_survives_whatever_happens_to_it() {
     for version in ["4.0.3", "5.0.0"] {
         let name = format!("asvs-{version}-en.csv");
         survives(&Asvs, &name, &fs::read(feeds.join(&name)).unwrap(), 150);
+    }
+}
+
+#[test]
+fn catalogues_survive_whatever_happens_to_them() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let files: [(&dyn Provider, &str); 8] = [
+        (&Attack, "feeds/attack/enterprise-attack-1.0.json"),
+        (&Attack, "attack-workbook/enterprise-attack-v1.0.xlsx"),
+        (&Capec, "feeds/capec/capec_v1.0.xml"),
+        (&Cce, "feeds/cce/cce-COMBINED-1.xlsx"),
+        (&Cce, "feeds/cce/cce_csv/stable.csv"),
+        (&Cwe, "feeds/cwe/W/10.json"),
+        (&Cwe, "cwe-catalogue/cwec_v1.0.xml"),
+        (&Ssg, "feeds/ssg/ssg-shed-ds.xml"),
+    ];
+    for (provider, file) in files {
+        let name = file.rsplit('/').next().unwrap();
+        survives(provider, name, &fs::read(fixtures.join(file)).unwrap(), 150);
     }
 }
 

@@ -1,7 +1,11 @@
 //! `phalanx etl`: security data in, records out.
 
+mod diff;
+mod export;
+mod path;
 mod progress;
 mod run;
+mod search;
 mod show;
 
 use std::io::Write as _;
@@ -15,7 +19,7 @@ use serde_json::json;
 
 use crate::commands::table::Table;
 
-/// Loads security data (CVE, ASVS) into one database, and shows what is in it.
+/// Loads security data (CVE, CWE, CAPEC, ATT&CK, SSG, ASVS, CCE) into one database, and shows what is in it.
 #[derive(Args)]
 pub(crate) struct Etl {
     #[command(subcommand)]
@@ -33,7 +37,11 @@ enum Command {
     Failures(Common),
     /// Shows the latest events, oldest first.
     Events(Listing),
+    Search(search::Search),
     Show(show::Show),
+    Path(path::Path),
+    Export(export::Export),
+    Diff(diff::Diff),
     /// Tries to understand dead letters once more, as a run of its own for each provider.
     ///
     /// What is understood becomes a record and leaves the dead letters; the rest stays, with today's reason.
@@ -70,7 +78,11 @@ impl Etl {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Run(run) => return run.run(),
+            Command::Search(search) => return search.run(),
             Command::Show(show) => return show.run(),
+            Command::Path(path) => return path.run(),
+            Command::Export(export) => return export.run(),
+            Command::Diff(diff) => return diff.run(),
             Command::Status(common) => status(&common)?,
             Command::Checkpoints(listing) => checkpoints(&listing)?,
             Command::Failures(common) => failures(&common)?,

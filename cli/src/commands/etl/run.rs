@@ -10,8 +10,9 @@ use clap::error::ErrorKind;
 use phalanx_etl::core::Outcome;
 use phalanx_etl::core::registry::{self, Needed};
 use phalanx_etl::engine::{Command, Engine, Error, Handle, Options, Summary};
+use phalanx_etl::providers::all;
 use phalanx_etl::source::Source;
-use phalanx_etl::store::RunRow;
+use phalanx_etl::store::{Holding, Reader, RunRow};
 use serde_json::json;
 
 use super::progress::Display;
@@ -113,10 +114,15 @@ impl Run {
     }
 
     fn report(&self, summary: &Summary) -> anyhow::Result<()> {
+        let ran = |id: &str| summary.runs.iter().any(|run| run.provider == id);
+        let providers: Vec<_> = all().into_iter().map(|one| (one.id().to_owned(), one)).collect();
+        let providers: Vec<_> = providers.into_iter().filter(|(id, _)| ran(id)).collect();
+        let holdings = Reader::open(&self.db)?.holdings(&providers)?;
         if self.json {
-            super::print(json!({ "runs": summary.runs }))?;
+            super::print(json!({ "runs": summary.runs, "holdings": holdings }))?;
         } else {
             super::print(table(&summary.runs))?;
+            super::print(holdings_table(&holdings))?;
         }
         for id in &summary.paused {
             eprintln!("{id} is paused: `phalanx etl run {id} --resume` lets it go on");
@@ -158,6 +164,18 @@ pub(super) fn table(runs: &[RunRow]) -> Table {
         let outcome = run.outcome.clone().unwrap_or_else(|| "paused".to_owned());
         let names = [run.provider.clone(), run.run_id.clone(), outcome];
         table.row(names.into_iter().chain(numbers.map(|number| number.to_string())).chain([why.join("; ")]));
+    }
+    table
+}
+
+/// What the store holds now of each provider that ran.
+fn holdings_table(holdings: &[Holding]) -> Table {
+    let list = |counts: &BTreeMap<String, i64>| {
+        counts.iter().map(|(name, count)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+    };
+    let mut table = Table::new(&["provider", "records in the store", "in them", "links"]);
+    for one in holdings {
+        table.row([one.provider.clone(), list(&one.records), list(&one.entries), list(&one.links)]);
     }
     table
 }

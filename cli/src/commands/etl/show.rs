@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use phalanx_etl::Urn;
-use phalanx_etl::store::{Reader, RecordView};
+use phalanx_etl::store::{LinkView, Reader, RecordView};
 use serde_json::json;
 
 /// Shows a record: what it says, where it comes from, what it is linked with, and what it said before.
@@ -44,24 +44,42 @@ fn print(record: &RecordView) -> anyhow::Result<()> {
         Some(value) if !value.is_empty() => super::print(format_args!("{name:<10} {value}")),
         _ => Ok(()),
     };
+    super::print(&record.title)?;
     line("urn", Some(&record.urn))?;
-    line("title", Some(&record.title))?;
+    line("type", Some(&format!("{}, {}", record.provider, record.subtype)))?;
     line("status", record.status.as_deref())?;
     line("severity", record.severity.as_deref())?;
     line("published", record.published.as_deref())?;
     line("modified", record.modified.as_deref())?;
-    line("version", Some(&record.version.to_string()))?;
-    line("source", Some(&format!("{}, item {}", record.source, record.position)))?;
-    line("checksum", record.checksum.as_deref())?;
-    line("fetched", Some(&format!("{} by run {}", record.fetched_at, record.run_id)))?;
-    for (kind, urn) in &record.links {
-        line(kind, Some(urn))?;
-    }
-    for (kind, urn) in &record.linked_from {
-        line(&format!("{kind} of"), Some(urn))?;
-    }
+    super::print(format_args!("\n{}", record.text))?;
+    links("names", &record.links)?;
+    links("is named by", &record.linked_from)?;
+    super::print("\nhistory")?;
     for version in &record.versions {
-        line("earlier", Some(&format!("version {}, then changed: {}", version.version, version.changed)))?;
+        let changed: Vec<_> =
+            version.changed.as_array().into_iter().flatten().filter_map(|field| field.as_str()).collect();
+        let run = version.run_id.as_deref().unwrap_or("unknown");
+        let changed = changed.join(", ");
+        super::print(format_args!("  version {} by run {run}; then these changed: {changed}", version.version))?;
     }
-    super::print(format_args!("\n{}", record.text))
+    super::print(format_args!("  version {} by run {}: as above", record.version, record.run_id))?;
+    super::print("\nprovenance")?;
+    super::print(format_args!("  {}, item {}", record.source, record.position))?;
+    super::print(format_args!("  fetched {} by run {}", record.fetched_at, record.run_id))?;
+    if let Some(checksum) = &record.checksum {
+        super::print(format_args!("  SHA-256 {checksum}"))?;
+    }
+    Ok(())
+}
+
+/// Links under a heading, each with the title of the other end.
+fn links(heading: &str, links: &[LinkView]) -> anyhow::Result<()> {
+    if !links.is_empty() {
+        super::print(format_args!("\n{heading}"))?;
+    }
+    for link in links {
+        let title = link.title.as_deref().unwrap_or("(not loaded)");
+        super::print(format_args!("  {:<14} {} {title}", link.kind.replace('_', " "), link.urn))?;
+    }
+    Ok(())
 }

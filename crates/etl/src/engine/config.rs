@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::core::backoff::Policy;
 use crate::core::broker;
 use crate::providers::{self, Provider};
-use crate::source::{Place, Source, Timeouts};
+use crate::source::{Limits, Place, Source, Timeouts};
 
 /// What a provider is told.
 ///
@@ -90,6 +90,8 @@ pub struct Options {
     pub nvd_api_key: Option<String>,
     /// Patience over HTTP.
     pub timeouts: Timeouts,
+    /// How much a source may be.
+    pub limits: Limits,
     /// The broker's rules.
     pub permits: broker::Config,
     /// How many batches may wait for the store. More than there are permits, so that a full house is no jam.
@@ -110,6 +112,7 @@ impl Options {
             mirror: None,
             nvd_api_key: None,
             timeouts: Timeouts::default(),
+            limits: Limits::default(),
             permits: broker::Config::default(),
             queue_len: 16,
             brake: None,

@@ -105,7 +105,7 @@ pub(super) fn run(
     })?;
     let mut coordinator = Coordinator {
         clock,
-        http: Http::new(options.timeouts),
+        http: Http::new(options.timeouts, options.limits),
         orchestrator: Orchestrator::new(now, registry, satisfied),
         broker: Broker::new(now, options.permits),
         writer,
@@ -299,7 +299,12 @@ impl Coordinator<'_> {
             batch_size: config.batch_size,
             machine,
             provider,
-            context: Context { http: self.http.clone(), now, nvd_api_key: self.options.nvd_api_key.clone() },
+            context: Context {
+                http: self.http.clone(),
+                limits: self.options.limits,
+                now,
+                nvd_api_key: self.options.nvd_api_key.clone(),
+            },
             clock: self.clock,
             writer: self.writer.clone(),
             coordinator: self.sender.clone(),

@@ -100,6 +100,7 @@ impl Provider for Asvs {
         });
         Ok(Verdict::Record(Box::new(Record {
             urn: Urn::new("asvs", &format!("{version}-{id}")).map_err(Reject::new)?,
+            subtype: "requirement",
             title: format!("{id} {}", text::shorten(column("section_name"), 80)),
             text: text.to_owned(),
             published: None,
@@ -202,7 +203,7 @@ impl Rows for CsvRows {
 
 fn cut(error: csv::Error) -> RowsError {
     let at = error.position().map_or(0, csv::Position::byte);
-    RowsError::Cut(Cut::Io { at, error: std::io::Error::other(error) })
+    RowsError::Cut(Cut::Io { at, error: error.into() })
 }
 
 #[cfg(test)]

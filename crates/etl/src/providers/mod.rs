@@ -1,16 +1,28 @@
 //! The providers there are, and what a provider is.
 
 mod asvs;
+mod attack;
+mod capec;
+mod catalog;
+mod cce;
 mod cve;
+mod cwe;
+mod element;
+mod ssg;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::record::{Item, Reject, Verdict};
-use crate::source::{Extract, Failure, Http, Source};
+use crate::source::{Extract, Failure, Http, Limits, Source};
 
 pub use asvs::Asvs;
+pub use attack::Attack;
+pub use capec::Capec;
+pub use cce::Cce;
 pub use cve::Cve;
+pub use cwe::Cwe;
+pub use ssg::Ssg;
 
 /// A source of records. Writing another one takes one file like those beside this one, and a line in [`all`].
 ///
@@ -37,7 +49,7 @@ pub use cve::Cve;
 ///         let id = std::str::from_utf8(&item.raw).map_err(Reject::new)?;
 ///         Ok(Verdict::Record(Box::new(Record {
 ///             urn: Urn::new("cwe", id).map_err(Reject::new)?,
-///             title: id.to_owned(), text: String::new(), published: None, modified: None,
+///             subtype: "weakness", title: id.to_owned(), text: String::new(), published: None, modified: None,
 ///             status: None, severity: None, details: "{}".to_owned(), links: vec![],
 ///         })))
 ///     }
@@ -82,6 +94,11 @@ pub trait Provider: Send + Sync {
         context: &Context,
     ) -> Result<Box<dyn Extract>, Failure>;
 
+    /// What else of its records is worth counting: a name, and the list in `details` whose entries count.
+    fn tallies(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
     /// Makes a record of an item, or says why not.
     fn understand(&self, item: &Item) -> Result<Verdict, Reject>;
 }
@@ -91,6 +108,8 @@ pub trait Provider: Send + Sync {
 pub struct Context {
     /// For requests.
     pub http: Http,
+    /// How much a source may be.
+    pub limits: Limits,
     /// When the provider is opened.
     pub now: Duration,
     /// The key of the NVD, if there is one.
@@ -99,5 +118,13 @@ pub struct Context {
 
 /// Every provider.
 pub fn all() -> Vec<Arc<dyn Provider>> {
-    vec![Arc::new(Asvs), Arc::new(Cve)]
+    vec![
+        Arc::new(Asvs),
+        Arc::new(Attack),
+        Arc::new(Capec),
+        Arc::new(Cce),
+        Arc::new(Cve),
+        Arc::new(Cwe),
+        Arc::new(Ssg),
+    ]
 }

@@ -10,7 +10,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Cut, Done, Extract, Failure, Http, Place, Source, Step};
+use super::limit::Bounded;
+use super::{Cut, Done, Extract, Failure, Http, Limits, Place, Source, Step, body_failure, redact};
 use crate::core::backoff::Fault;
 use crate::providers::Context;
 use crate::record::Item;
@@ -40,16 +41,19 @@ pub enum RowsError {
 pub type OpenRows = Box<dyn Fn(Box<dyn Read + Send>, &str) -> Result<Box<dyn Rows>, RowsError> + Send>;
 
 /// Where a file is read from.
-enum Part {
+pub(crate) enum Part {
     Local(PathBuf),
     Remote(String, Http),
+    /// A file in an archive that was read whole.
+    Member(Arc<Vec<u8>>, String, String),
 }
 
 impl Part {
-    fn location(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         match self {
             Self::Local(path) => path.display().to_string(),
-            Self::Remote(url, _) => url.clone(),
+            Self::Remote(url, _) => redact(url),
+            Self::Member(_, archive, name) => format!("{archive}!/{name}"),
         }
     }
 
@@ -82,6 +86,7 @@ pub struct Files {
     next_part: usize,
     current: Option<Current>,
     cursor: Cursor,
+    limits: Limits,
     /// Bytes of the file that is being read.
     bytes: Arc<AtomicU64>,
 }
@@ -104,14 +109,34 @@ impl Files {
         resume: Option<&str>,
         context: &Context,
     ) -> Result<Self, Failure> {
-        let parts = match &source.place {
-            Place::Path(path) => local(path, fits)?,
-            Place::Url(url) => vec![Part::Remote(url.clone(), context.http.clone())],
-        };
-        Ok(Self::new(parts, open_rows, resume))
+        Ok(Self::new(Self::list(source, fits, context)?, open_rows, resume, context.limits))
     }
 
-    fn new(parts: Vec<Part>, open_rows: OpenRows, resume: Option<&str>) -> Self {
+    /// What there is to read. An archive is read whole, and each file in it that fits is one to read.
+    pub(crate) fn list(
+        source: &Source,
+        fits: impl Fn(&str) -> bool,
+        context: &Context,
+    ) -> Result<Vec<Part>, Failure> {
+        let (input, location): (Box<dyn Read>, _) = match &source.place {
+            Place::Path(path) if is_archive(&path.to_string_lossy()) => {
+                let broken = |error| Failure::Broken(format!("{}: {error}", path.display()));
+                (Box::new(File::open(path).map_err(broken)?), path.display().to_string())
+            }
+            Place::Url(url) if is_archive(url) => {
+                (context.http.get(url, &[], context.now)?.body, redact(url))
+            }
+            Place::Path(path) => return local(path, fits),
+            Place::Url(url) => return Ok(vec![Part::Remote(url.clone(), context.http.clone())]),
+        };
+        let mut bytes = Vec::new();
+        Bounded::new(input, context.limits.download, "it has")
+            .read_to_end(&mut bytes)
+            .map_err(|error| body_failure(&location, &error))?;
+        members(bytes, &location, fits)
+    }
+
+    pub(crate) fn new(parts: Vec<Part>, open_rows: OpenRows, resume: Option<&str>, limits: Limits) -> Self {
         let mut cursor: Cursor = resume.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let at = cursor.file.as_ref().and_then(|file| parts.iter().position(|part| part.location() == *file));
         match at {
@@ -120,7 +145,7 @@ impl Files {
             None => cursor = Cursor::default(),
         }
         let (next_part, bytes) = (at.unwrap_or_default(), Arc::default());
-        Self { parts, open_rows, next_part, current: None, cursor, bytes }
+        Self { parts, open_rows, next_part, current: None, cursor, limits, bytes }
     }
 
     /// Opens the next file and skips what is stored of it.
@@ -132,12 +157,24 @@ impl Files {
                 Box::new(File::open(path).map_err(|error| Failure::Broken(format!("{location}: {error}")))?)
             }
             Part::Remote(url, http) => http.get(url, &[], now)?.body,
+            Part::Member(archive, _, name) => {
+                let broken = |error: &dyn std::fmt::Display| Failure::Broken(format!("{location}: {error}"));
+                let mut archive =
+                    zip::ZipArchive::new(io::Cursor::new(&archive[..])).map_err(|error| broken(&error))?;
+                let member = archive.by_name(name).map_err(|error| broken(&error))?;
+                let mut whole = Vec::new();
+                Bounded::new(member, self.limits.unpacked, "it unpacks to")
+                    .read_to_end(&mut whole)
+                    .map_err(|error| broken(&error))?;
+                Box::new(io::Cursor::new(whole))
+            }
         };
         let hash = Arc::new(Mutex::new(Sha256::new()));
         self.bytes.store(0, Ordering::Relaxed);
         let input = Box::new(Hashing { input, hash: Arc::clone(&hash), bytes: Arc::clone(&self.bytes) });
         let input: Box<dyn Read + Send> = if location.ends_with(".gz") {
-            Box::new(flate2::read::MultiGzDecoder::new(input))
+            let unpacked = flate2::read::MultiGzDecoder::new(input);
+            Box::new(Bounded::new(unpacked, self.limits.unpacked, "it unpacks to"))
         } else {
             input
         };
@@ -160,7 +197,7 @@ impl Files {
     fn advance(&mut self, current: &mut Current) -> Result<(), Failure> {
         current.ahead = match current.rows.next_row() {
             Ok(row) => row,
-            Err(RowsError::Cut(cut)) if self.is_local() => {
+            Err(RowsError::Cut(cut)) if self.is_local() && !cut.is_too_large() => {
                 self.gap(format!("{}: {cut}", current.location));
                 None
             }
@@ -170,12 +207,12 @@ impl Files {
     }
 
     fn is_local(&self) -> bool {
-        matches!(self.parts[self.next_part], Part::Local(_))
+        !matches!(self.parts[self.next_part], Part::Remote(..))
     }
 
     fn refuse(&self, location: &str, error: &RowsError) -> Failure {
         match error {
-            RowsError::Cut(_) if !self.is_local() => {
+            RowsError::Cut(cut) if !self.is_local() && !cut.is_too_large() => {
                 Failure::retry(Fault::Broken(format!("{location}: {error}")))
             }
             _ => Failure::Broken(format!("{location}: {error}")),
@@ -272,6 +309,28 @@ fn local(path: &Path, fits: impl Fn(&str) -> bool) -> Result<Vec<Part>, Failure>
     }
     files.sort_unstable();
     Ok(files.into_iter().map(Part::Local).collect())
+}
+
+fn is_archive(name: &str) -> bool {
+    name.split('?').next().is_some_and(|name| name.ends_with(".zip"))
+}
+
+/// The files in an archive that fit, by name.
+fn members(bytes: Vec<u8>, location: &str, fits: impl Fn(&str) -> bool) -> Result<Vec<Part>, Failure> {
+    let archive = zip::ZipArchive::new(io::Cursor::new(&bytes[..]))
+        .map_err(|error| Failure::Broken(format!("{location}: {error}")))?;
+    let mut names: Vec<String> = archive
+        .file_names()
+        .filter_map(|name| name.ok().map(std::borrow::Cow::into_owned))
+        .filter(|name| fits(name.rsplit('/').next().unwrap_or(name)))
+        .collect();
+    drop(archive);
+    if names.is_empty() {
+        return Err(Failure::Broken(format!("{location}: there is no file in it this provider knows")));
+    }
+    names.sort_unstable();
+    let bytes = Arc::new(bytes);
+    Ok(names.into_iter().map(|name| Part::Member(Arc::clone(&bytes), location.to_owned(), name)).collect())
 }
 
 fn text(cursor: &Cursor) -> String {

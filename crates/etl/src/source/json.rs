@@ -31,6 +31,13 @@ pub enum Cut {
     },
 }
 
+impl Cut {
+    /// Whether reading ended because there is more than may be.
+    pub(crate) fn is_too_large(&self) -> bool {
+        matches!(self, Self::Io { error, .. } if super::limit::is_too_large(error))
+    }
+}
+
 /// Reads `{ "some": "fields", "array": [ … ], … }` and gives the elements of the array.
 pub struct JsonArray<R> {
     input: BufReader<R>,

@@ -1,18 +1,26 @@
 //! Where data comes from: a URL, a file, or a folder of files.
 
+mod collected;
 mod files;
 mod http;
 mod json;
+mod limit;
+mod workbook;
+mod xml;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use files::hex;
+pub(crate) use collected::{Collected, Found, Gathered, Piece};
+pub(crate) use files::{Part, hex};
 pub use files::{Files, OpenRows, Rows, RowsError};
 pub(crate) use http::body_failure;
 pub use http::{Http, Page, Timeouts};
 pub use json::{Cut, JsonArray};
+pub use limit::Limits;
+pub(crate) use workbook::sheets;
+pub(crate) use xml::{DEPTH_MAX, Layout, XmlItems};
 
 use crate::core::backoff::Fault;
 use crate::record::Item;
@@ -45,9 +53,11 @@ pub enum Place {
 }
 
 impl Source {
-    /// A URL where it looks like one, otherwise a path.
+    /// A URL where it looks like one, otherwise a path. Schemes other than http and https are refused when it is read.
     pub fn parse(text: &str, version: Option<String>) -> Self {
-        let is_url = text.starts_with("http://") || text.starts_with("https://");
+        let is_url = text.split_once("://").is_some_and(|(scheme, _)| {
+            scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+        });
         let place = if is_url { Place::Url(text.to_owned()) } else { Place::Path(text.into()) };
         Self { place, version }
     }
@@ -56,10 +66,33 @@ impl Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Url(url) => f.write_str(url),
+            Place::Url(url) => f.write_str(&redact(url)),
             Place::Path(path) => write!(f, "{}", path.display()),
         }
     }
+}
+
+/// The address without what may be secret in it: user and password, and values of parameters that sound like keys.
+pub(crate) fn redact(url: &str) -> String {
+    let (address, query) = url.split_once('?').map_or((url, None), |(address, query)| (address, Some(query)));
+    let address = match address.split_once("://") {
+        Some((scheme, rest)) => {
+            let host_len = rest.find('/').unwrap_or(rest.len());
+            let start = rest[..host_len].rfind('@').map_or(0, |at| at + 1);
+            format!("{scheme}://{}", &rest[start..])
+        }
+        None => address.to_owned(),
+    };
+    let Some(query) = query else { return address };
+    let secret = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        ["key", "token", "secret", "password", "signature", "sig", "auth"].iter().any(|word| name.contains(word))
+    };
+    let parameters = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) if secret(name) => format!("{name}=***"),
+        _ => pair.to_owned(),
+    });
+    format!("{address}?{}", parameters.collect::<Vec<_>>().join("&"))
 }
 
 /// What one look at a source came to.
@@ -126,5 +159,27 @@ pub trait Extract: Send {
     /// How much of the source was read, where that can be said.
     fn done(&self) -> Option<Done> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_in_an_address_are_not_shown() {
+        assert_eq!(redact("https://me:pw@host/a@b?x=1&apiKey=s3cret#"), "https://host/a@b?x=1&apiKey=***");
+        assert_eq!(redact("http://host"), "http://host");
+        assert_eq!(Source::parse("http://u:p@host/x?access_token=t", None).to_string(), "http://host/x?access_token=***");
+    }
+
+    #[test]
+    fn whatever_has_a_scheme_is_a_url_and_everything_else_a_path() {
+        for url in ["http://a", "ftp://a/b", "file:///etc/passwd", "gopher://x"] {
+            assert!(matches!(Source::parse(url, None).place, Place::Url(_)), "{url}");
+        }
+        for path in ["feeds/x.csv", "/a/b", "a:b", "C://x"] {
+            assert!(matches!(Source::parse(path, None).place, Place::Path(_)), "{path}");
+        }
     }
 }

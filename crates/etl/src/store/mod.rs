@@ -3,7 +3,9 @@
 //! A [`Writer`] holds a lock beside the file for as long as it lives, so that two processes never write at once; the
 //! lock goes with the process, however that ends. A [`Reader`] needs no lock and sees the last commit.
 
+mod graph;
 mod migrate;
+mod query;
 mod read;
 mod record;
 mod resume;
@@ -17,10 +19,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
+pub use graph::{End, Goal, Paths, Stop, WAY};
+pub use query::{Change, Exported, ExportedLink, Hit, Holding, Query};
 pub use read::Reader;
 pub(crate) use resume::Letter;
 pub use view::{
-    Checkpoint, DeadLetter, EventRow, MacroStats, ProviderStats, RecordView, RunRow, Step, Version,
+    Checkpoint, DeadLetter, EventRow, LinkView, MacroStats, ProviderStats, RecordView, RunRow, Step, Version,
 };
 pub use write::{Commit, Counts, Moved, SourceRef, Writer};
 

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row};
 use serde_json::Value;
 
 use super::view::{
-    Checkpoint, DeadLetter, EventRow, MacroStats, ProviderStats, RecordView, RunRow, Step, Version,
+    Checkpoint, DeadLetter, EventRow, LinkView, MacroStats, ProviderStats, RecordView, RunRow, Step, Version,
 };
 use super::write::unpack;
 use super::{Error, rows};
@@ -23,7 +23,7 @@ macro_rules! from_row {
 
 /// Somebody who reads.
 pub struct Reader {
-    connection: Connection,
+    pub(super) connection: Connection,
 }
 
 impl Reader {
@@ -155,7 +155,7 @@ impl Reader {
             [urn],
             |row| {
                 let view = from_row!(row => RecordView {
-                    urn, provider, title, text, published, modified, status, severity, version, source, position,
+                    urn, provider, subtype, title, text, published, modified, status, severity, version, source, position,
                     checksum, run_id;
                     details: json(&row.get::<_, String>("details")?),
                     fetched_at: time(row, "fetched_ms")?,
@@ -172,10 +172,13 @@ impl Reader {
             return self.newest_asvs(urn)?.map_or(Ok(None), |full| self.record(&full));
         };
         view.raw = String::from_utf8_lossy(&unpack(&raw, urn)?).into_owned();
-        let links = "SELECT kind, to_urn FROM links WHERE from_urn = ?1 ORDER BY kind, to_urn";
-        view.links = rows(&self.connection, links, [&view.urn], pair)?;
-        let back = "SELECT kind, from_urn FROM links WHERE to_urn = ?1 ORDER BY kind, from_urn LIMIT 1000";
-        view.linked_from = rows(&self.connection, back, [&view.urn], pair)?;
+        let link = |row: &Row<'_>| Ok(from_row!(row => LinkView { kind, urn, title; }));
+        let links = "SELECT kind, to_urn AS urn, title FROM links LEFT JOIN records ON urn = to_urn
+            WHERE from_urn = ?1 ORDER BY kind, to_urn";
+        view.links = rows(&self.connection, links, [&view.urn], link)?;
+        let back = "SELECT kind, from_urn AS urn, title FROM links LEFT JOIN records ON urn = from_urn
+            WHERE to_urn = ?1 ORDER BY kind, from_urn LIMIT 1000";
+        view.linked_from = rows(&self.connection, back, [&view.urn], link)?;
         let versions = "SELECT * FROM record_versions WHERE urn = ?1 ORDER BY version";
         view.versions = rows(&self.connection, versions, [&view.urn], |row| {
             Ok(from_row!(row => Version {
@@ -183,17 +186,6 @@ impl Reader {
             }))
         })?;
         Ok(Some(view))
-    }
-
-    /// URNs of the records that match a full-text query, best first.
-    pub fn search(&self, query: &str, limit: usize) -> Result<Vec<String>, Error> {
-        rows(
-            &self.connection,
-            "SELECT r.urn FROM search JOIN records r ON r.id = search.rowid WHERE search MATCH ?1
-             ORDER BY rank LIMIT ?2",
-            rusqlite::params![query, limit as i64],
-            |row| row.get(0),
-        )
     }
 
     fn newest_asvs(&self, urn: &str) -> Result<Option<String>, Error> {

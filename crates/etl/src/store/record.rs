@@ -40,19 +40,20 @@ pub(super) fn store(
         record.severity,
         record.details,
         entry.raw,
-        entry.hash
+        entry.hash,
+        record.subtype
     ];
     let id = if let Some((id, _)) = known {
         to.prepare_cached(
             "UPDATE records SET provider = ?2, title = ?3, text = ?4, published = ?5, modified = ?6, status = ?7,
-                severity = ?8, details = ?9, raw = ?10, hash = ?11, version = version + 1 WHERE urn = ?1",
+                severity = ?8, details = ?9, raw = ?10, hash = ?11, subtype = ?12, version = version + 1 WHERE urn = ?1",
         )?
         .execute(values)?;
         id
     } else {
         to.prepare_cached(
             "INSERT INTO records (urn, provider, title, text, published, modified, status, severity, details, raw,
-                hash, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1)",
+                hash, subtype, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 1)",
         )?
         .execute(values)?;
         to.last_insert_rowid()

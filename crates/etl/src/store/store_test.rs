@@ -13,6 +13,7 @@ const AT: Duration = Duration::from_secs(1_700_000_000);
 
 fn record(id: &str, text: &str, weakness: &str) -> Record {
     Record {
+        subtype: "vulnerability",
         urn: Urn::new("cve", id).unwrap(),
         title: id.to_owned(),
         text: text.to_owned(),
@@ -90,9 +91,14 @@ fn a_changed_record_keeps_its_earlier_version_and_what_changed() {
     assert_eq!((view.version, view.text.as_str()), (2, "pear"));
     assert_eq!(view.versions[0].text, "apple");
     assert_eq!(view.versions[0].changed, serde_json::json!(["text", "raw"]));
-    assert_eq!(view.links, [("weakness".to_owned(), "v2e::mitre::cwe::CWE-2".to_owned())]);
-    assert_eq!(reader.search("pear", 10).unwrap(), ["v2e::nvd::cve::CVE-2024-1000"]);
-    assert_eq!(reader.search("apple", 10).unwrap(), Vec::<String>::new(), "the index forgets what changed");
+    let weakness = LinkView { kind: "weakness".into(), urn: "v2e::mitre::cwe::CWE-2".into(), title: None };
+    assert_eq!(view.links, [weakness]);
+    let find = |text: &str| -> Vec<String> {
+        let query = Query { text: text.to_owned(), limit: 10, ..Query::default() };
+        reader.search(&query).unwrap().into_iter().map(|hit| hit.urn).collect()
+    };
+    assert_eq!(find("pear"), ["v2e::nvd::cve::CVE-2024-1000"]);
+    assert_eq!(find("apple"), Vec::<String>::new(), "the index forgets what changed");
 }
 
 #[test]

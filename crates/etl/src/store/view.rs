@@ -138,6 +138,16 @@ pub struct Version {
     pub run_id: Option<String>,
 }
 
+/// A record at the other end of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct LinkView {
+    pub kind: String,
+    pub urn: String,
+    /// `None` where the store does not hold it.
+    pub title: Option<String>,
+}
+
 /// All there is of one record.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -145,6 +155,7 @@ pub struct Version {
 pub struct RecordView {
     pub urn: String,
     pub provider: String,
+    pub subtype: String,
     pub title: String,
     pub text: String,
     pub published: Option<String>,
@@ -158,10 +169,9 @@ pub struct RecordView {
     pub checksum: Option<String>,
     pub fetched_at: String,
     pub run_id: String,
-    /// As (kind, urn).
-    pub links: Vec<(String, String)>,
-    /// As (kind, urn).
-    pub linked_from: Vec<(String, String)>,
+    pub links: Vec<LinkView>,
+    /// Who names it; at most 1,000.
+    pub linked_from: Vec<LinkView>,
     pub versions: Vec<Version>,
     pub raw: String,
 }

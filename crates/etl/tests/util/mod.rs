@@ -144,9 +144,24 @@ pub(crate) fn page_of(start: usize, total: usize, records: &[Value], page_len: u
     .to_string()
 }
 
+/// Loads `source` with the provider alone: what it needs counts as loaded.
+pub(crate) fn load(db: &Path, id: &str, source: &Path) -> Summary {
+    let mut options = Options::new(db.to_owned());
+    alone(&mut options);
+    options.sources.insert(id.to_owned(), Source::parse(&source.display().to_string(), None));
+    let engine = Engine::new(options).expect("the built-in set is sound");
+    engine.run(&[id.to_owned()], &mut |_| {}).expect("the store can be written")
+}
+
+/// Nobody waits for anybody.
+pub(crate) fn alone(options: &mut Options) {
+    options.providers.iter_mut().for_each(|provider| provider.dependencies.clear());
+}
+
 /// Options that read cve from `source`, quickly.
 pub(crate) fn options(db: &Path, source: &str) -> Options {
     let mut options = Options::new(db.to_owned());
+    alone(&mut options);
     options.sources.insert("cve".to_owned(), Source::parse(source, None));
     options.nvd_api_key = Some("key".to_owned());
     options.timeouts = Timeouts { answer: Duration::from_millis(300), body: Duration::from_millis(300) };

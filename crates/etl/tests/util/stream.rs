@@ -40,6 +40,7 @@ impl Provider for Stream {
     fn understand(&self, item: &Item) -> Result<Verdict, Reject> {
         let id = format!("{}-{}", self.id, item.position);
         Ok(Verdict::Record(Box::new(Record {
+            subtype: "vulnerability",
             urn: Urn::new("ssg", &id).map_err(Reject::new)?,
             title: id,
             text: "one of many".to_owned(),

@@ -11,7 +11,7 @@ use super::{LIST, check_format};
 use crate::core::backoff::Fault;
 use crate::providers::Context;
 use crate::record::Item;
-use crate::source::{Cut, Done, Extract, Failure, Http, JsonArray, Step, body_failure, hex};
+use crate::source::{Cut, Done, Extract, Failure, Http, JsonArray, Step, body_failure, hex, redact};
 use crate::store::SourceRef;
 
 /// The most a page may hold.
@@ -75,7 +75,7 @@ impl Api {
             http: context.http.clone(),
             cursor,
             page: VecDeque::new(),
-            source: SourceRef { location: url.to_owned(), checksum: None, fetched: context.now },
+            source: SourceRef { location: redact(url), checksum: None, fetched: context.now },
         }
     }
 
@@ -85,6 +85,7 @@ impl Api {
         let key = self.key.as_deref().map(|key| ("apiKey", key));
         self.cursor.requests.push_back(ms(now));
         let page = self.http.get(&url, key.as_slice(), now)?;
+        let url = redact(&url);
         let mut body = Vec::new();
         let limited = std::io::Read::take(page.body, BODY_LEN_MAX);
         std::io::Read::read_to_end(&mut { limited }, &mut body)
@@ -130,7 +131,7 @@ impl Api {
 
     /// What lies behind us has changed, so that a record may have slipped through: the window begins anew.
     fn anew(&self, window: &Window, what: &str) -> Failure {
-        let changed = format!("{}: {what} between pages", self.url);
+        let changed = format!("{}: {what} between pages", redact(&self.url));
         if window.restarts == RESTARTS_MAX {
             return Failure::Broken(format!("{changed}, {} times", RESTARTS_MAX + 1));
         }

@@ -1,11 +1,12 @@
 use super::*;
-use crate::source::Timeouts;
+use crate::source::{Limits, Timeouts};
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
 fn api(cursor: &Cursor, key: Option<&str>) -> Api {
     let context = Context {
-        http: Http::new(Timeouts::default()),
+        http: Http::new(Timeouts::default(), Limits::default()),
+        limits: Limits::default(),
         now: Duration::ZERO,
         nvd_api_key: key.map(str::to_owned),
     };

@@ -185,6 +185,7 @@ pub(super) fn understand(raw: &[u8]) -> Result<Verdict, Reject> {
     let severity = foremost(&details.cvss).and_then(|score| score.severity).map(str::to_owned);
     let title = text::headline(cve.cisa_vulnerability_name.as_deref().unwrap_or(description), 80);
     Ok(Verdict::Record(Box::new(Record {
+        subtype: "vulnerability",
         title,
         text: description.to_owned(),
         published: cve.published.as_deref().map(str::to_owned),

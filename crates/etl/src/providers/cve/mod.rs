@@ -20,6 +20,10 @@ impl Provider for Cve {
         "cve"
     }
 
+    fn dependencies(&self) -> &'static [&'static str] {
+        &["cwe"]
+    }
+
     fn upstream(&self) -> &'static str {
         "https://services.nvd.nist.gov/rest/json/cves/2.0"
     }

@@ -1,0 +1,294 @@
+//! Asking for records: by words, by what changed, by provider.
+
+use std::collections::BTreeMap;
+
+use rusqlite::types::Value;
+use rusqlite::{OptionalExtension as _, params, params_from_iter};
+use serde::Serialize;
+
+use super::read::Reader;
+use super::{Error, rows};
+use crate::providers::Provider;
+
+/// What to look for.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Words, all of which must be there; "several words" in quotes stand next to each other, `inject*` is a beginning.
+    pub text: String,
+    /// Kinds, such as `cve`; all where there is none.
+    pub types: Vec<String>,
+    /// What it is among its kind, such as `technique`.
+    pub subtype: Option<String>,
+    /// How bad, in any case of letters.
+    pub severity: Option<String>,
+    /// Changed or published then or later: a year, a month or a day.
+    pub since: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A record that was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Hit {
+    pub urn: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub subtype: String,
+    pub title: String,
+    pub severity: Option<String>,
+    pub status: Option<String>,
+    pub published: Option<String>,
+    pub modified: Option<String>,
+    /// The words where they stand, in brackets.
+    pub excerpt: String,
+    /// How well it fits; the best is the largest.
+    pub score: f64,
+}
+
+/// What the store holds of a provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Holding {
+    pub provider: String,
+    /// How many of each sort.
+    pub records: BTreeMap<String, i64>,
+    /// What else is counted, such as references.
+    pub entries: BTreeMap<String, i64>,
+    /// How many links of each kind begin there.
+    pub links: BTreeMap<String, i64>,
+}
+
+/// A record on one line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Exported {
+    pub urn: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub id: String,
+    pub title: String,
+    pub text: String,
+    pub published: Option<String>,
+    pub modified: Option<String>,
+    pub status: Option<String>,
+    pub severity: Option<String>,
+    pub links: Vec<ExportedLink>,
+    pub source: String,
+}
+
+/// A link of an exported record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct ExportedLink {
+    pub to: String,
+    pub kind: String,
+}
+
+/// A record that is new or another one since then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Change {
+    pub urn: String,
+    pub title: String,
+    /// `new` or `changed`.
+    pub change: &'static str,
+    /// Which fields, where it changed.
+    pub fields: Vec<String>,
+    /// The run that stored what it is now.
+    pub run: String,
+}
+
+impl Reader {
+    /// The records that fit, best first.
+    pub fn search(&self, query: &Query) -> Result<Vec<Hit>, Error> {
+        let words = expression(&query.text);
+        if words.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut filters = String::new();
+        let mut values: Vec<Value> = vec![words.into()];
+        let mut filter = |sql: &str, value: &str| {
+            values.push(value.to_owned().into());
+            filters.push_str(&sql.replace('?', &format!("?{}", values.len())));
+        };
+        if !query.types.is_empty() {
+            filter(" AND r.provider IN (SELECT value FROM json_each(?))", &serde_json::json!(query.types).to_string());
+        }
+        if let Some(subtype) = &query.subtype {
+            filter(" AND r.subtype = ?", subtype);
+        }
+        if let Some(severity) = &query.severity {
+            filter(" AND r.severity = ? COLLATE NOCASE", severity);
+        }
+        if let Some(since) = &query.since {
+            filter(" AND max(coalesce(r.modified, ''), coalesce(r.published, '')) >= ?", since);
+        }
+        values.push((query.limit as i64).into());
+        let limit = values.len();
+        // A word in the title weighs more. Only what is shown is read in full.
+        let best = if filters.is_empty() {
+            format!(
+                "SELECT rowid AS id, bm25(search, 5.0, 1.0) AS score FROM search WHERE search MATCH ?1
+                 ORDER BY score LIMIT ?{limit}"
+            )
+        } else {
+            format!(
+                "SELECT r.id, bm25(search, 5.0, 1.0) AS score FROM search JOIN records r ON r.id = search.rowid
+                 WHERE search MATCH ?1 {filters} ORDER BY score LIMIT ?{limit}"
+            )
+        };
+        let sql = format!(
+            "WITH best AS MATERIALIZED ({best})
+             SELECT r.urn, r.provider, r.subtype, r.title, r.severity, r.status, r.published, r.modified,
+                snippet(search, -1, '[', ']', '…', 16), -best.score
+             FROM best JOIN search ON search.rowid = best.id JOIN records r ON r.id = best.id
+             WHERE search MATCH ?1 ORDER BY best.score, r.urn"
+        );
+        rows(&self.connection, &sql, params_from_iter(values), |row| {
+            Ok(Hit {
+                urn: row.get(0)?,
+                kind: row.get(1)?,
+                subtype: row.get(2)?,
+                title: row.get(3)?,
+                severity: row.get(4)?,
+                status: row.get(5)?,
+                published: row.get(6)?,
+                modified: row.get(7)?,
+                excerpt: row.get(8)?,
+                score: row.get(9)?,
+            })
+        })
+    }
+
+    /// What the store holds of each of `providers`.
+    pub fn holdings(&self, providers: &[(String, std::sync::Arc<dyn Provider>)]) -> Result<Vec<Holding>, Error> {
+        let pair = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let mut all = Vec::new();
+        for (id, provider) in providers {
+            let sql = "SELECT subtype, count(*) FROM records WHERE provider = ?1 GROUP BY subtype";
+            let mut holding = Holding { provider: id.clone(), ..Holding::default() };
+            holding.records = rows(&self.connection, sql, [id], pair)?.into_iter().collect();
+            for (name, list) in provider.tallies() {
+                let sql = "SELECT coalesce(sum(json_array_length(details, ?2)), 0) FROM records WHERE provider = ?1";
+                let count = self.connection.query_row(sql, params![id, list], |row| row.get(0))?;
+                holding.entries.insert((*name).to_owned(), count);
+            }
+            let sql = "SELECT l.kind, count(*) FROM records r JOIN links l ON l.from_urn = r.urn
+                WHERE r.provider = ?1 GROUP BY l.kind";
+            holding.links = rows(&self.connection, sql, [id], pair)?.into_iter().collect();
+            all.push(holding);
+        }
+        Ok(all)
+    }
+
+    /// Gives every record, or those of the kind, to `each`, by URN.
+    pub fn export(
+        &self,
+        kind: Option<&str>,
+        each: &mut dyn FnMut(Exported) -> std::io::Result<()>,
+    ) -> Result<std::io::Result<()>, Error> {
+        let mut records = self.connection.prepare(
+            "SELECT r.urn, r.provider, r.title, r.text, r.published, r.modified, r.status, r.severity, s.location
+             FROM records r JOIN provenance p ON p.record_id = r.id JOIN sources s ON s.id = p.source_id
+             WHERE ?1 IS NULL OR r.provider = ?1 ORDER BY r.urn",
+        )?;
+        let mut found = records.query([kind])?;
+        while let Some(row) = found.next()? {
+            let urn: String = row.get(0)?;
+            let links = "SELECT to_urn, kind FROM links WHERE from_urn = ?1 ORDER BY kind, to_urn";
+            let links = rows(&self.connection, links, [&urn], |row| {
+                Ok(ExportedLink { to: row.get(0)?, kind: row.get(1)? })
+            })?;
+            let exported = Exported {
+                id: urn.splitn(4, "::").nth(3).unwrap_or_default().to_owned(),
+                kind: row.get(1)?,
+                title: row.get(2)?,
+                text: row.get(3)?,
+                published: row.get(4)?,
+                modified: row.get(5)?,
+                status: row.get(6)?,
+                severity: row.get(7)?,
+                source: row.get(8)?,
+                links,
+                urn,
+            };
+            if let Err(error) = each(exported) {
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// When the run began, in milliseconds; `None` where there is no such run.
+    pub fn run_began(&self, run: &str) -> Result<Option<i64>, Error> {
+        let sql = "SELECT started_ms FROM runs WHERE id = ?1";
+        Ok(self.connection.query_row(sql, [run], |row| row.get(0)).optional()?)
+    }
+
+    /// What runs that began at `from_ms` or later stored: new records and changed ones, by URN.
+    pub fn changes(&self, from_ms: i64) -> Result<Vec<Change>, Error> {
+        let sql = "SELECT r.urn, r.title, p.run_id,
+                r.version = 1 OR EXISTS (SELECT 1 FROM record_versions v JOIN runs vr ON vr.id = v.run_id
+                    WHERE v.urn = r.urn AND v.version = 1 AND vr.started_ms >= ?1),
+                (SELECT json_group_array(DISTINCT field.value) FROM record_versions v, json_each(v.changed) field
+                    WHERE v.urn = r.urn AND coalesce(
+                        (SELECT nr.started_ms FROM record_versions n JOIN runs nr ON nr.id = n.run_id
+                            WHERE n.urn = v.urn AND n.version = v.version + 1), run.started_ms) >= ?1)
+             FROM provenance p JOIN runs run ON run.id = p.run_id JOIN records r ON r.id = p.record_id
+             WHERE run.started_ms >= ?1 ORDER BY r.urn";
+        rows(&self.connection, sql, [from_ms], |row| {
+            let is_new: bool = row.get(3)?;
+            let fields: Option<String> = row.get(4)?;
+            let mut fields: Vec<String> =
+                fields.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+            // Whatever changes, changes the bytes; they are news only where nothing else is.
+            if fields.len() > 1 {
+                fields.retain(|field| field != "raw");
+            }
+            fields.sort_unstable();
+            if is_new {
+                fields.clear();
+            }
+            Ok(Change {
+                urn: row.get(0)?,
+                title: row.get(1)?,
+                change: if is_new { "new" } else { "changed" },
+                fields,
+                run: row.get(2)?,
+            })
+        })
+    }
+}
+
+/// The words of a person as the index takes them: nothing in them is an operator, besides quotes and a star at the end.
+fn expression(text: &str) -> String {
+    let mut terms = Vec::new();
+    for (at, part) in text.split('"').enumerate() {
+        let is_phrase = at % 2 == 1;
+        let words = if is_phrase { vec![part] } else { part.split_whitespace().collect() };
+        for word in words {
+            if !word.chars().any(char::is_alphanumeric) {
+                continue;
+            }
+            let (word, star) = match word.strip_suffix('*') {
+                Some(beginning) if !is_phrase => (beginning, "*"),
+                _ => (word, ""),
+            };
+            terms.push(format!("\"{word}\"{star}"));
+        }
+    }
+    terms.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_person_are_never_operators() {
+        assert_eq!(expression("sql injection"), r#""sql" "injection""#);
+        assert_eq!(expression(r#"a "b c" inject* NEAR("#), r#""a" "b c" "inject"* "NEAR(""#);
+        assert_eq!(expression("- * \" ("), "");
+    }
+}
