@@ -11,7 +11,7 @@ use phalanx_sim::{Failure, Totals, run_many};
 
 const CORPUS: &str = include_str!("../corpus.txt");
 const LENGTH: Duration = Duration::from_secs(300);
-/// How long fresh seeds are tried.
+/// How long fresh seeds are tried at least.
 const TIME: Duration = Duration::from_secs(120);
 /// How much that must come to at least.
 const CLUSTER_HOURS: f64 = 50.0;
@@ -32,14 +32,16 @@ fn assert_clean(run: &Run, outcome: &Outcome) {
 }
 
 #[test]
-fn fresh_seeds_break_no_promise_for_two_minutes() {
+fn fresh_seeds_break_no_promise_for_two_minutes_and_fifty_cluster_hours() {
     let base = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() * 1_000;
     let start = Instant::now();
     let mut totals = Totals::default();
     run_many((base..).map(run), |run, outcome| {
         totals.add(&outcome);
         assert_clean(&run, &outcome);
-        if start.elapsed() < TIME { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        // A slow or busy machine takes longer: it shall see as much.
+        let enough = start.elapsed() >= TIME && totals.cluster_hours() >= CLUSTER_HOURS;
+        if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     let hours = totals.cluster_hours();
     println!(
@@ -47,10 +49,6 @@ fn fresh_seeds_break_no_promise_for_two_minutes() {
         totals.runs,
         totals.counts.published,
         totals.faults.values().sum::<u64>()
-    );
-    assert!(
-        hours >= CLUSTER_HOURS,
-        "{hours:.1} cluster-hours are too few to say much; {CLUSTER_HOURS} are wanted"
     );
 }
 
