@@ -12,6 +12,9 @@ use utoipa::ToSchema;
 
 use super::Api;
 
+/// A standby that was not heard for so many seconds is none.
+const HEARD: f64 = 6.0;
+
 /// The fleet.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -93,7 +96,9 @@ pub(crate) async fn cluster(State(api): State<Api>) -> Result<Json<Cluster>, Api
             heartbeat_age_seconds: age(entry),
         })
     };
-    let mut workers: Vec<Member> = beats.iter().filter_map(member).collect();
+    // What a process said while it waited for its id stays for a while after it got one.
+    let waits = |one: &Member| !one.standby || one.heartbeat_age_seconds < HEARD;
+    let mut workers: Vec<Member> = beats.iter().filter_map(member).filter(waits).collect();
     let number =
         |id: &Option<String>| id.as_ref().and_then(|id| id.strip_prefix("defender-")?.parse::<u32>().ok());
     workers.sort_by_key(|one| (one.standby, number(&one.defender_id), one.pod_name.clone()));
