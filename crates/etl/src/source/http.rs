@@ -219,7 +219,13 @@ mod tests {
         let uri = |text: &str| text.parse::<Uri>().unwrap();
         let from = uri("http://feeds.example/a/b.json");
         let local = |uri: &Uri| uri.host() == Some("localhost") || is_loopback_address(uri);
-        for to in ["http://127.0.0.1/x", "http://localhost:8080/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "//0.0.0.0/"] {
+        for to in [
+            "http://127.0.0.1/x",
+            "http://localhost:8080/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "//0.0.0.0/",
+        ] {
             let Err(Failure::Broken(why)) = redirect(&from, to, &local) else { panic!("{to} is followed") };
             assert!(why.contains("this machine itself"), "{why}");
         }
