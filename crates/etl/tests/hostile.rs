@@ -146,7 +146,7 @@ fn entities_are_neither_declared_nor_expanded() {
 }
 
 #[test]
-fn cells_far_apart_and_nests_too_deep_cost_no_memory() {
+fn what_nests_too_deep_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("deep.json");
     fs::write(&file, format!(r#"{{"type": "bundle", "objects": [{}]}}"#, "[".repeat(50_000))).unwrap();

@@ -161,7 +161,7 @@ fn known_columns(row: &Row) -> BTreeMap<&'static str, &str> {
     let mut known = BTreeMap::new();
     for (ours, theirs) in COLUMNS {
         let find = |name: &&str| row.columns.iter().find(|(column, _)| column.to_lowercase() == **name);
-        if let Some((_, text)) = theirs.iter().find_map(|name| find(&name)) {
+        if let Some((_, text)) = theirs.iter().find_map(find) {
             known.insert(ours, text.trim());
         }
     }

@@ -123,7 +123,7 @@ fn parse(url: &str) -> Result<Uri, Failure> {
 /// Where a redirect leads, unless it may not.
 fn redirect(from: &Uri, to: &str, is_loopback: &dyn Fn(&Uri) -> bool) -> Result<Uri, Failure> {
     let scheme = from.scheme_str().unwrap_or_default();
-    let authority = from.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    let authority = from.authority().map(ureq::http::uri::Authority::as_str).unwrap_or_default();
     let whole = if to.starts_with("//") {
         format!("{scheme}:{to}")
     } else if to.starts_with('/') {
