@@ -22,7 +22,7 @@ fn load(dir: &Path, id: &str, source: &str) -> Summary {
         provider.max_retries = 0;
     }
     options.sources.insert(id.to_owned(), Source::parse(source, None));
-    Engine::new(options).unwrap().run(&[id.to_owned()], &mut |_| {}).unwrap()
+    Engine::new(options).expect("it can be had").run(&[id.to_owned()], &mut |_| {}).expect("it can be had")
 }
 
 /// The run failed and says why.
@@ -36,8 +36,8 @@ fn assert_refused(summary: &Summary, why: &str) {
 
 /// Answers every request with `answer`, until the test process ends.
 fn serve(answer: Vec<u8>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("it can be had");
+    let url = format!("http://{}", listener.local_addr().expect("it can be had"));
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut lines = BufReader::new(stream.try_clone().expect("a second handle")).lines();

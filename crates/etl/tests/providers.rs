@@ -26,8 +26,8 @@ fn assert_adds_up(summary: &Summary) {
 
 fn holding(db: &Path, id: &str) -> Holding {
     let all: Vec<_> = providers::all().into_iter().map(|one| (one.id().to_owned(), one)).collect();
-    let holdings = Reader::open(db).unwrap().holdings(&all).unwrap();
-    holdings.into_iter().find(|one| one.provider == id).unwrap()
+    let holdings = Reader::open(db).expect("a store").holdings(&all).expect("counts");
+    holdings.into_iter().find(|one| one.provider == id).expect("a provider")
 }
 
 #[track_caller]
@@ -42,23 +42,27 @@ fn assert_counts(db: &Path, id: &str, counts: &[(&str, i64)]) {
 #[track_caller]
 fn record(db: &Path, id: &str) -> RecordView {
     let urn = if id.contains("::") { id.parse() } else { Urn::guess(id) };
-    Reader::open(db).unwrap().record(urn.unwrap().as_str()).unwrap().expect(id)
+    Reader::open(db).expect("a store").record(urn.expect(id).as_str()).expect("a query").expect(id)
 }
 
 fn links(record: &RecordView) -> Vec<(&str, &str)> {
-    record.links.iter().map(|link| (link.kind.as_str(), link.urn.rsplit("::").next().unwrap())).collect()
+    record
+        .links
+        .iter()
+        .map(|link| (link.kind.as_str(), link.urn.rsplit("::").next().unwrap_or_default()))
+        .collect()
 }
 
 /// Copies a folder to where it can be changed.
 fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+    fs::create_dir_all(to).expect("it can be had");
+    for entry in fs::read_dir(from).expect("it can be had") {
+        let entry = entry.expect("it can be had");
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
             copy(&entry.path(), &target);
         } else {
-            fs::write(target, fs::read(entry.path()).unwrap()).unwrap();
+            fs::write(target, fs::read(entry.path()).expect("it can be had")).expect("it can be had");
         }
     }
 }
