@@ -23,7 +23,10 @@ fn json(run: &Run) -> Value {
 
 /// Our own small feeds, with a dead letter in asvs and a record that is missing in cve.
 fn mirror(dir: &Path) {
-    copy(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/etl/tests/fixtures/feeds")), &dir.join("mirror"));
+    copy(
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/etl/tests/fixtures/feeds")),
+        &dir.join("mirror"),
+    );
     fs::write(dir.join("mirror/asvs/asvs-5.0.0-en.csv"), ASVS).expect("a file of the mirror");
     let feed = r#"{"resultsPerPage": 2, "startIndex": 0, "totalResults": 2, "format": "NVD_CVE", "version": "2.0",
         "vulnerabilities": [{"cve": {"id": "CVE-2024-1000", "descriptions": [{"lang": "en", "value": "A door."}],
@@ -120,12 +123,20 @@ fn what_was_loaded_can_be_looked_at() {
 fn wrong_use_is_2_a_failed_provider_is_4_and_a_missing_database_is_1() {
     let dir = tempfile::tempdir().unwrap();
     mirror(dir.path());
-    assert!(etl(dir.path(), &["run", "nope"]).fails_with(2).stderr.contains("there are: asvs, attack, capec, cce, cve, cwe, ssg"));
+    assert!(
+        etl(dir.path(), &["run", "nope"])
+            .fails_with(2)
+            .stderr
+            .contains("there are: asvs, attack, capec, cce, cve, cwe, ssg")
+    );
     etl(dir.path(), &["run"]).fails_with(2);
     etl(dir.path(), &["run", "asvs", "--source", "asvs"]).fails_with(2);
     etl(dir.path(), &["run", "asvs", "--source", "nope=x"]).fails_with(2);
-    let unknown =
-        etl(dir.path(), &["run", "cve", "--source", "cve=mirror/asvs/asvs-5.0.0-en.csv", "--mirror", "mirror"]).fails_with(4);
+    let unknown = etl(
+        dir.path(),
+        &["run", "cve", "--source", "cve=mirror/asvs/asvs-5.0.0-en.csv", "--mirror", "mirror"],
+    )
+    .fails_with(4);
     assert!(unknown.stdout.contains("not an NVD feed"), "{unknown:?}");
     fs::write(dir.path().join("mirror/other.json"), "{}").unwrap();
     for (source, refused) in [
@@ -136,7 +147,9 @@ fn wrong_use_is_2_a_failed_provider_is_4_and_a_missing_database_is_1() {
         let run = etl(dir.path(), &["run", "asvs", "--source", source, "--db", "y.db"]).fails_with(4);
         assert!(run.stdout.contains(refused), "{source}: {run:?}");
     }
-    assert!(etl(dir.path(), &["retry", "nope", "--db", "y.db"]).fails_with(2).stderr.contains("asvs, attack"));
+    assert!(
+        etl(dir.path(), &["retry", "nope", "--db", "y.db"]).fails_with(2).stderr.contains("asvs, attack")
+    );
     etl(dir.path(), &["retry", "--db", "none.db"]).fails_with(1);
     assert!(!dir.path().join("none.db").exists(), "nobody makes a store by looking for it");
     assert!(etl(dir.path(), &["status", "--db", "none.db"]).fails_with(1).stderr.contains("does not exist"));
@@ -225,7 +238,16 @@ fn what_comes_out_can_be_searched_shown_walked_exported_and_compared() {
     etl(dir.path(), &["search", "door", "--type", "nope"]).fails_with(2);
     etl(dir.path(), &["search", "door", "--since", "yesterday"]).fails_with(2);
     let page = etl(dir.path(), &["show", "v2e::mitre::cwe::CWE-10"]).succeeds().stdout;
-    for part in ["Unlocked Door", "leaves a door", "names", "is named by", "Walking In", "history", "provenance", "SHA-256"] {
+    for part in [
+        "Unlocked Door",
+        "leaves a door",
+        "names",
+        "is named by",
+        "Walking In",
+        "history",
+        "provenance",
+        "SHA-256",
+    ] {
         assert!(page.contains(part), "{part}: {page}");
     }
     let tree = etl(dir.path(), &["path", "CVE-2024-1000", "attack"]).succeeds().stdout;
@@ -237,18 +259,36 @@ fn what_comes_out_can_be_searched_shown_walked_exported_and_compared() {
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     let mut names: Vec<_> = first.as_object().unwrap().keys().cloned().collect();
     names.sort_unstable();
-    let mut fields = ["urn", "type", "id", "title", "text", "published", "modified", "status", "severity", "links", "source"];
+    let mut fields = [
+        "urn",
+        "type",
+        "id",
+        "title",
+        "text",
+        "published",
+        "modified",
+        "status",
+        "severity",
+        "links",
+        "source",
+    ];
     fields.sort_unstable();
     assert_eq!((names, lines.lines().count()), (fields.map(str::to_owned).to_vec(), 5));
     let table = etl(dir.path(), &["export", "--format", "csv", "--type", "cwe"]).succeeds().stdout;
-    assert!(table.starts_with("urn,type,id,title,text,published,modified,status,severity,links,source\n"), "{table}");
+    assert!(
+        table.starts_with("urn,type,id,title,text,published,modified,status,severity,links,source\n"),
+        "{table}"
+    );
     let all = see(&["diff", "--since", "2000-01-01"])["changes"].as_array().unwrap().len();
     let text = fs::read_to_string(dir.path().join("mirror/cwe/W/10.json")).unwrap();
     fs::write(dir.path().join("mirror/cwe/W/10.json"), text.replace("Unlocked", "Open")).unwrap();
     etl(dir.path(), &["run", "cwe", "--mirror", "mirror"]).fails_with(3);
     let changes = see(&["diff", "--since", "cwe-2"])["changes"].clone();
     assert_eq!(changes.as_array().unwrap().len(), 1, "{changes}");
-    assert_eq!((&changes[0]["change"], &changes[0]["fields"]), (&"changed".into(), &serde_json::json!(["title"])));
+    assert_eq!(
+        (&changes[0]["change"], &changes[0]["fields"]),
+        (&"changed".into(), &serde_json::json!(["title"]))
+    );
     assert_eq!(see(&["diff", "--since", "2000-01-01"])["changes"].as_array().unwrap().len(), all);
     etl(dir.path(), &["diff", "--since", "nope"]).fails_with(1);
 }

@@ -1,4 +1,5 @@
-//! Records per second from local NVD pages into the store, and memory while a feed of 500 MB passes.
+//! Records per second from local NVD pages into the store, memory while a feed of 500 MB passes, all real feeds in one
+//! run, and how quickly words find records among 300,000.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -7,18 +8,22 @@ use std::time::Instant;
 
 use phalanx_etl::engine::{Engine, Options};
 use phalanx_etl::source::Source;
+use phalanx_etl::store::{Query, Reader};
 use phalanx_testkit::shared;
 use serde_json::Value;
 
 const RECORDS: usize = 40_000;
 const ROUNDS: usize = 3;
 const LARGE_FEED_BYTES: usize = 500_000_000;
+const SEARCHED_RECORDS: usize = 300_000;
 
 fn main() {
     let Some(page) = shared("fixtures/feeds/nvd/api2-full-page-38.json") else { return };
     let page: Value = serde_json::from_slice(&fs::read(page).expect("a readable page")).expect("JSON");
     let records = page["vulnerabilities"].as_array().expect("a list of records");
     let dir = tempfile::tempdir().expect("a folder");
+    // First, so that the peak is its own.
+    all_feeds(dir.path());
 
     let feed = dir.path().join("nvdcve-2.0-2023.json");
     let (count, bytes) = write_feed(&feed, records, |count, _| count < RECORDS);
@@ -35,6 +40,60 @@ fn main() {
     let rate = count as f64 / load(&feed, &dir.path().join("large.db"), count);
     println!("{count} records, {} MB in one feed", bytes / 1_000_000);
     println!("  {rate:.0} records/s, peak memory {} MB (target below 200)", peak_memory_mb());
+    fs::remove_file(dir.path().join("large.db")).expect("it was written");
+    search(dir.path(), &feed, records);
+}
+
+/// Every real feed in one run.
+fn all_feeds(dir: &Path) {
+    let Some(feeds) = shared("fixtures/feeds") else { return };
+    let mut options = Options::new(dir.join("all.db"));
+    options.mirror = Some(Source::parse(&feeds.display().to_string(), None));
+    let engine = Engine::new(options).expect("the built-in set is sound");
+    let ids = engine.ids().to_vec();
+    let start = Instant::now();
+    let summary = engine.run(&ids, &mut |_| {}).expect("a run");
+    let seconds = start.elapsed().as_secs_f64();
+    let (read, stored) = summary.runs.iter().fold((0, 0), |sum, run| (sum.0 + run.read, sum.1 + run.stored));
+    println!("all seven feeds in one run: {read} items read, {stored} records stored in {seconds:.1} s");
+    println!("  {:.0} records/s, peak memory {} MB", stored as f64 / seconds, peak_memory_mb());
+}
+
+/// How long it takes to find the 20 best of many records, by one word, by two and with a filter.
+fn search(dir: &Path, feed: &Path, records: &[Value]) {
+    let (count, _) = write_feed(feed, records, |count, _| count < SEARCHED_RECORDS);
+    let db = dir.join("search.db");
+    load(feed, &db, count);
+    let reader = Reader::open(&db).expect("the store is there");
+    let words: Vec<String> = records
+        .iter()
+        .filter_map(|record| record["cve"]["descriptions"][0]["value"].as_str())
+        .flat_map(|text| text.split(|one: char| !one.is_alphanumeric()).filter(|word| word.len() > 4))
+        .map(str::to_owned)
+        .collect();
+    println!("search among {count} records, 20 best, 200 queries each");
+    for (name, per_query, severity) in
+        [("one word", 1, None), ("two words", 2, None), ("two words, severity", 2, Some("HIGH"))]
+    {
+        let mut times: Vec<f64> = (0..200)
+            .map(|round| {
+                let text = words
+                    .iter()
+                    .skip(round * 7 % words.len())
+                    .take(per_query)
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(" ");
+                let query =
+                    Query { text, severity: severity.map(str::to_owned), limit: 20, ..Query::default() };
+                let start = Instant::now();
+                reader.search(&query).expect("a search");
+                start.elapsed().as_secs_f64() * 1000.0
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        println!("  {name}: p50 {:.1} ms, p95 {:.1} ms (target p95 below 20)", times[100], times[190]);
+    }
 }
 
 /// Writes the records again and again under new ids, as the NVD writes them, while `more` wants it.

@@ -26,8 +26,8 @@ fn assert_adds_up(summary: &Summary) {
 
 fn holding(db: &Path, id: &str) -> Holding {
     let all: Vec<_> = providers::all().into_iter().map(|one| (one.id().to_owned(), one)).collect();
-    let holdings = Reader::open(db).unwrap().holdings(&all).unwrap();
-    holdings.into_iter().find(|one| one.provider == id).unwrap()
+    let holdings = Reader::open(db).expect("a store").holdings(&all).expect("counts");
+    holdings.into_iter().find(|one| one.provider == id).expect("a provider")
 }
 
 #[track_caller]
@@ -42,23 +42,27 @@ fn assert_counts(db: &Path, id: &str, counts: &[(&str, i64)]) {
 #[track_caller]
 fn record(db: &Path, id: &str) -> RecordView {
     let urn = if id.contains("::") { id.parse() } else { Urn::guess(id) };
-    Reader::open(db).unwrap().record(urn.unwrap().as_str()).unwrap().expect(id)
+    Reader::open(db).expect("a store").record(urn.expect(id).as_str()).expect("a query").expect(id)
 }
 
 fn links(record: &RecordView) -> Vec<(&str, &str)> {
-    record.links.iter().map(|link| (link.kind.as_str(), link.urn.rsplit("::").next().unwrap())).collect()
+    record
+        .links
+        .iter()
+        .map(|link| (link.kind.as_str(), link.urn.rsplit("::").next().unwrap_or_default()))
+        .collect()
 }
 
 /// Copies a folder to where it can be changed.
 fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+    fs::create_dir_all(to).expect("it can be had");
+    for entry in fs::read_dir(from).expect("it can be had") {
+        let entry = entry.expect("it can be had");
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
             copy(&entry.path(), &target);
         } else {
-            fs::write(target, fs::read(entry.path()).unwrap()).unwrap();
+            fs::write(target, fs::read(entry.path()).expect("it can be had")).expect("it can be had");
         }
     }
 }
@@ -68,12 +72,18 @@ fn our_own_catalogues_are_loaded_and_a_second_run_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("x.db");
     // Per provider: stored, skipped. The REST folder of cwe holds one weakness fewer than it declares.
-    for (id, stored, skipped) in [("attack", 7, 2), ("capec", 5, 0), ("cce", 4, 2), ("cwe", 4, 0), ("ssg", 5, 3)] {
+    for (id, stored, skipped) in
+        [("attack", 7, 2), ("capec", 5, 0), ("cce", 4, 2), ("cwe", 4, 0), ("ssg", 5, 3)]
+    {
         let summary = load(&db, id, &fixture("feeds").join(id));
         let run = &summary.runs[0];
         assert_adds_up(&summary);
         let outcome = if id == "cwe" { "completed with gaps" } else { "completed" };
-        assert_eq!((run.stored, run.skipped, run.outcome.as_deref()), (stored, skipped, Some(outcome)), "{run:?}");
+        assert_eq!(
+            (run.stored, run.skipped, run.outcome.as_deref()),
+            (stored, skipped, Some(outcome)),
+            "{run:?}"
+        );
         let again = load(&db, id, &fixture("feeds").join(id));
         assert_eq!((again.runs[0].stored, again.runs[0].unchanged), (0, stored), "{:?}", again.runs[0]);
         assert_adds_up(&again);
@@ -93,7 +103,10 @@ fn records_of_our_own_catalogues_say_what_the_files_say() {
     let weakness = record(&db, "CWE-10");
     assert_eq!((weakness.subtype.as_str(), weakness.severity.as_deref()), ("weakness", Some("High")));
     assert_eq!(weakness.text, "The product leaves a door unlocked.\n\nAnybody may enter.");
-    assert_eq!((weakness.published.as_deref(), weakness.modified.as_deref()), (Some("2020-01-02"), Some("2024-03-04")));
+    assert_eq!(
+        (weakness.published.as_deref(), weakness.modified.as_deref()),
+        (Some("2020-01-02"), Some("2024-03-04"))
+    );
     assert_eq!(
         links(&weakness),
         [("attack_pattern", "CAPEC-20"), ("child_of", "CWE-11"), ("observed_in", "CVE-2024-1000")]
@@ -101,10 +114,18 @@ fn records_of_our_own_catalogues_say_what_the_files_say() {
     let pattern = record(&db, "CAPEC-20");
     assert_eq!(pattern.text, "An adversary walks through a door & takes what is there.");
     assert_eq!(pattern.details["execution_flow"][0]["techniques"][0], "Walk around.");
-    assert_eq!((&pattern.details["skills"][0]["level"], &pattern.details["prerequisites"][0]), (&"Low".into(), &"There is a door.".into()));
+    assert_eq!(
+        (&pattern.details["skills"][0]["level"], &pattern.details["prerequisites"][0]),
+        (&"Low".into(), &"There is a door.".into())
+    );
     assert_eq!(
         links(&pattern),
-        [("child_of", "CAPEC-21"), ("reference", "REF-1"), ("technique", "T1001.001"), ("weakness", "CWE-10")]
+        [
+            ("child_of", "CAPEC-21"),
+            ("reference", "REF-1"),
+            ("technique", "T1001.001"),
+            ("weakness", "CWE-10")
+        ]
     );
     assert_eq!(record(&db, "v2e::mitre::capec::REF-1").title, "On Doors");
     let technique = record(&db, "T1001.001");
@@ -112,18 +133,27 @@ fn records_of_our_own_catalogues_say_what_the_files_say() {
     let named: Vec<_> = technique.linked_from.iter().map(|link| link.kind.as_str()).collect();
     assert_eq!(named, ["mitigates", "technique", "uses"]);
     let revoked = record(&db, "T1002");
-    assert_eq!((revoked.status.as_deref(), links(&revoked)), (Some("revoked"), vec![("revoked_by", "T1001")]));
+    assert_eq!(
+        (revoked.status.as_deref(), links(&revoked)),
+        (Some("revoked"), vec![("revoked_by", "T1001")])
+    );
     let group = record(&db, "G0001");
     assert_eq!(links(&group), [("uses", "S0001"), ("uses", "T1001.001")], "what is deprecated is no link");
     let kept = group.details["relationships"].as_array().unwrap();
-    assert!(kept.iter().any(|one| one["withdrawn"] == true && one["description"] == "No longer."), "{kept:?}");
+    assert!(
+        kept.iter().any(|one| one["withdrawn"] == true && one["description"] == "No longer."),
+        "{kept:?}"
+    );
     let rule = record(&db, "v2e::nist::ssg::shed/lock_door");
     assert_eq!((rule.severity.as_deref(), rule.text.as_str()), (Some("high"), "Turn the key."));
     assert_eq!(links(&rule), [("cce", "CCE-10001-4"), ("member_of", "shed/group/doors")]);
     let profile = record(&db, "v2e::nist::ssg::shed/profile/standard");
     assert_eq!(links(&profile), [("selects", "shed/lock_door")]);
     assert_eq!(profile.details["selections"].as_array().unwrap().len(), 2);
-    assert_eq!(record(&db, "v2e::nist::ssg::guide-shed").details["benchmark"], "xccdf_org.ssgproject.content_benchmark_HOUSE");
+    assert_eq!(
+        record(&db, "v2e::nist::ssg::guide-shed").details["benchmark"],
+        "xccdf_org.ssgproject.content_benchmark_HOUSE"
+    );
     let twice = record(&db, "CCE-10001-4");
     assert_eq!(twice.text, "The door should be locked.");
     assert_eq!(twice.details["platforms"], serde_json::json!(["barn", "shed"]));
@@ -142,7 +172,8 @@ fn the_bundle_and_the_workbook_give_the_same_techniques() {
         let [one, other] = [&stix, &xlsx].map(|db| {
             let record = record(db, id);
             let day = |date: &Option<String>| date.as_ref().map(|date| date[..10].to_owned());
-            let links: Vec<_> = record.links.iter().filter(|link| link.kind != "attack_pattern").cloned().collect();
+            let links: Vec<_> =
+                record.links.iter().filter(|link| link.kind != "attack_pattern").cloned().collect();
             let details = ["tactics", "platforms", "is_subtechnique", "aliases", "stix", "domains"];
             let details = details.map(|name| record.details[name].clone());
             (record.title, record.text, day(&record.published), day(&record.modified), links, details)
@@ -160,11 +191,21 @@ fn the_xml_catalogue_of_cwe_gives_what_the_rest_api_gives() {
     assert_eq!((summary.runs[0].stored, summary.runs[0].outcome.as_deref()), (4, Some("completed")));
     let [one, other] = [&json, &xml].map(|db| {
         let record = record(db, "CWE-10");
-        (record.title, record.text, record.published, record.modified, record.severity, record.details["consequences"].clone())
+        (
+            record.title,
+            record.text,
+            record.published,
+            record.modified,
+            record.severity,
+            record.details["consequences"].clone(),
+        )
     });
     assert_eq!(one, other);
     let kinds = |db: &Path| record(db, "CWE-10").links;
-    assert_eq!(kinds(&json).iter().map(|one| &one.urn).collect::<Vec<_>>(), kinds(&xml).iter().map(|one| &one.urn).collect::<Vec<_>>());
+    assert_eq!(
+        kinds(&json).iter().map(|one| &one.urn).collect::<Vec<_>>(),
+        kinds(&xml).iter().map(|one| &one.urn).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -229,7 +270,12 @@ fn the_real_catalogues_have_the_counts_their_publishers_say() {
         let summary = load(&db, id, &feeds.join(id));
         let run = &summary.runs[0];
         assert_adds_up(&summary);
-        assert_eq!(run.dead_lettered, 0, "{id}: {:?}", Reader::open(&db).unwrap().dead_letters().unwrap().first());
+        assert_eq!(
+            run.dead_lettered,
+            0,
+            "{id}: {:?}",
+            Reader::open(&db).unwrap().dead_letters().unwrap().first()
+        );
         let outcome = if id == "cwe" { "completed with gaps" } else { "completed" };
         assert_eq!(run.outcome.as_deref(), Some(outcome), "{run:?}");
         let again = load(&db, id, &feeds.join(id));
@@ -246,11 +292,22 @@ fn the_real_catalogues_have_the_counts_their_publishers_say() {
     assert_counts(
         &db,
         "ssg",
-        &[("benchmark", 2), ("profile", 6), ("group", 206), ("rule", 427), ("CCE idents", 394), ("selections", 1157)],
+        &[
+            ("benchmark", 2),
+            ("profile", 6),
+            ("group", 206),
+            ("rule", 427),
+            ("CCE idents", 394),
+            ("selections", 1157),
+        ],
     );
     assert_counts(&db, "cce", &[("configuration", 15_721)]);
     // Counted in the files by other means: the rows of the enterprise workbook and the objects of the newest ics bundle.
-    assert_counts(&db, "attack", &[("technique", 691 + 118), ("tactic", 14 + 12), ("asset", 18), ("data source", 17)]);
+    assert_counts(
+        &db,
+        "attack",
+        &[("technique", 691 + 118), ("tactic", 14 + 12), ("asset", 18), ("data source", 17)],
+    );
     let several: i64 = rusqlite::Connection::open(&db)
         .unwrap()
         .query_row(
@@ -271,7 +328,11 @@ fn records_of_the_real_catalogues_say_what_the_files_say() {
         load(&db, id, &feeds.join(id));
     }
     let xss = record(&db, "CWE-79");
-    assert!(xss.title.starts_with("Improper Neutralization of Input During Web Page Generation"), "{}", xss.title);
+    assert!(
+        xss.title.starts_with("Improper Neutralization of Input During Web Page Generation"),
+        "{}",
+        xss.title
+    );
     assert_eq!((xss.severity.as_deref(), xss.status.as_deref()), (Some("High"), Some("Stable")));
     assert!(links(&xss).contains(&("child_of", "CWE-74")) && links(&xss).contains(&("peer_of", "CWE-352")));
     assert_eq!(record(&db, "CWE-1000").subtype, "view");
@@ -279,8 +340,11 @@ fn records_of_the_real_catalogues_say_what_the_files_say() {
     let sql = record(&db, "CAPEC-66");
     assert_eq!((sql.title.as_str(), sql.severity.as_deref()), ("SQL Injection", Some("High")));
     assert_eq!(sql.details["execution_flow"].as_array().unwrap().len(), 4);
-    assert!(links(&sql).contains(&("child_of", "CAPEC-248")) && links(&sql).contains(&("weakness", "CWE-89")));
-    let mapped: Vec<_> = record(&db, "CAPEC-571").links.into_iter().filter(|one| one.kind == "technique").collect();
+    assert!(
+        links(&sql).contains(&("child_of", "CAPEC-248")) && links(&sql).contains(&("weakness", "CWE-89"))
+    );
+    let mapped: Vec<_> =
+        record(&db, "CAPEC-571").links.into_iter().filter(|one| one.kind == "technique").collect();
     assert!(mapped.iter().any(|one| one.urn.ends_with("::T1562.002")), "{mapped:?}");
     assert_eq!(record(&db, "T0803").status.as_deref(), Some("revoked"), "the newest bundle says so");
     let technique = record(&db, "T0800");
@@ -288,12 +352,21 @@ fn records_of_the_real_catalogues_say_what_the_files_say() {
     assert!(links(&technique).contains(&("tactic", "TA0107")), "{:?}", technique.links);
     assert_eq!(record(&db, "G0034").details["domains"], serde_json::json!(["enterprise", "ics"]));
     let rule = record(&db, "v2e::nist::ssg::centos7/partition_for_var_log");
-    assert_eq!((rule.severity.as_deref(), rule.title.as_str()), (Some("low"), "Ensure /var/log Located On Separate Partition"));
+    assert_eq!(
+        (rule.severity.as_deref(), rule.title.as_str()),
+        (Some("low"), "Ensure /var/log Located On Separate Partition")
+    );
     assert!(links(&rule).contains(&("cce", "CCE-26967-0")));
     assert_eq!(record(&db, "v2e::nist::ssg::guide-firefox").details["version"], "0.1.46");
     let cce = record(&db, "CCE-80206-6");
-    assert_eq!((cce.title.as_str(), &cce.details["mechanism"]), ("Disable debug-shell SystemD Service", &"via systemctl".into()));
-    assert_eq!(record(&db, "CCE-5658-0").text, "/export/home should be configured on an appropriate filesystem partition");
+    assert_eq!(
+        (cce.title.as_str(), &cce.details["mechanism"]),
+        ("Disable debug-shell SystemD Service", &"via systemctl".into())
+    );
+    assert_eq!(
+        record(&db, "CCE-5658-0").text,
+        "/export/home should be configured on an appropriate filesystem partition"
+    );
     assert_eq!(record(&db, "CCE-27905-9").modified.as_deref(), Some("2013-02-11"));
 }
 
@@ -308,7 +381,11 @@ fn a_real_path_leads_from_a_vulnerability_to_techniques_and_words_find_records()
     let reader = Reader::open(&db).unwrap();
     let from: String = rusqlite::Connection::open(&db)
         .unwrap()
-        .query_row("SELECT from_urn FROM links WHERE to_urn LIKE '%::CWE-79' AND from_urn LIKE '%::cve::%' LIMIT 1", [], |row| row.get(0))
+        .query_row(
+            "SELECT from_urn FROM links WHERE to_urn LIKE '%::CWE-79' AND from_urn LIKE '%::cve::%' LIMIT 1",
+            [],
+            |row| row.get(0),
+        )
         .unwrap();
     let paths = reader.paths(&from.parse().unwrap(), &Goal::Kind("attack".to_owned())).unwrap().unwrap();
     let tree = paths.tree.expect("a path");
@@ -349,5 +426,8 @@ fn all_shortest_paths_are_found_in_both_directions_and_ends_are_said() {
     assert_eq!((back.count, back.steps), (1, 3));
     let nowhere = paths("CVE-2024-1001", attack());
     assert_eq!((nowhere.count, nowhere.tree), (0, None));
-    assert_eq!((nowhere.ends[0].urn.as_str(), nowhere.ends[0].why.as_str()), ("v2e::mitre::cwe::CWE-11", "it leads to no capec"));
+    assert_eq!(
+        (nowhere.ends[0].urn.as_str(), nowhere.ends[0].why.as_str()),
+        ("v2e::mitre::cwe::CWE-11", "it leads to no capec")
+    );
 }

@@ -41,7 +41,13 @@ impl Diff {
         let new = changes.iter().filter(|one| one.change == "new").count();
         let mut table = Table::new(&["change", "urn", "fields", "run", "title"]);
         for one in &changes {
-            table.row([one.change.to_owned(), one.urn.clone(), one.fields.join(", "), one.run.clone(), one.title.clone()]);
+            table.row([
+                one.change.to_owned(),
+                one.urn.clone(),
+                one.fields.join(", "),
+                one.run.clone(),
+                one.title.clone(),
+            ]);
         }
         print(table)?;
         eprintln!("{new} new, {} changed", changes.len() - new);

@@ -32,9 +32,8 @@ enum Format {
     Csv,
 }
 
-const COLUMNS: [&str; 11] = [
-    "urn", "type", "id", "title", "text", "published", "modified", "status", "severity", "links", "source",
-];
+const COLUMNS: [&str; 11] =
+    ["urn", "type", "id", "title", "text", "published", "modified", "status", "severity", "links", "source"];
 
 impl Export {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
@@ -55,7 +54,12 @@ impl Export {
                 reader.export(self.kind.as_deref(), &mut |one| {
                     let links = serde_json::to_string(&one.links)?;
                     let maybe = |text: &Option<String>| text.clone().unwrap_or_default();
-                    let dates = [maybe(&one.published), maybe(&one.modified), maybe(&one.status), maybe(&one.severity)];
+                    let dates = [
+                        maybe(&one.published),
+                        maybe(&one.modified),
+                        maybe(&one.status),
+                        maybe(&one.severity),
+                    ];
                     let names = [one.urn, one.kind, one.id, one.title, one.text];
                     let row = names.iter().chain(&dates).chain([&links, &one.source]);
                     table.write_record(row).map_err(std::io::Error::from)

@@ -60,7 +60,10 @@ fn print(record: &RecordView) -> anyhow::Result<()> {
             version.changed.as_array().into_iter().flatten().filter_map(|field| field.as_str()).collect();
         let run = version.run_id.as_deref().unwrap_or("unknown");
         let changed = changed.join(", ");
-        super::print(format_args!("  version {} by run {run}; then these changed: {changed}", version.version))?;
+        super::print(format_args!(
+            "  version {} by run {run}; then these changed: {changed}",
+            version.version
+        ))?;
     }
     super::print(format_args!("  version {} by run {}: as above", record.version, record.run_id))?;
     super::print("\nprovenance")?;

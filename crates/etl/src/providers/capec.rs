@@ -37,8 +37,7 @@ impl Provider for Capec {
         resume: Option<&str>,
         context: &Context,
     ) -> Result<Box<dyn Extract>, Failure> {
-        let open_rows: OpenRows =
-            Box::new(|input, _| Ok(Box::new(XmlItems::new(input, LAYOUT, Vec::new()))));
+        let open_rows: OpenRows = Box::new(|input, _| Ok(Box::new(XmlItems::new(input, LAYOUT, Vec::new()))));
         Ok(Box::new(Files::open(source, is_catalogue, open_rows, resume, context)?))
     }
 
@@ -80,8 +79,7 @@ fn pattern(entry: &Element) -> Result<Record, Reject> {
     let mut related = Vec::new();
     for one in entry.list("Related_Attack_Patterns", "Related_Attack_Pattern") {
         let nature = one.required("Nature")?;
-        let link =
-            catalog::link(catalog::nature(nature), "capec", "CAPEC-", one.required("CAPEC_ID")?)?;
+        let link = catalog::link(catalog::nature(nature), "capec", "CAPEC-", one.required("CAPEC_ID")?)?;
         let excluded: Vec<_> =
             one.children("Exclude_Related").filter_map(|one| one.attribute("Exclude_ID")).collect();
         related.push(json!({"nature": nature, "id": link.to.id(), "except_in": excluded}));
@@ -149,7 +147,8 @@ fn attack(entry: &Element, links: &mut Vec<Link>) -> Result<Vec<serde_json::Valu
         }
         let id = one.text_of("Entry_ID").ok_or_else(|| Reject("an ATT&CK mapping has no id".to_owned()))?;
         let id = format!("T{}", id.trim().trim_start_matches('T'));
-        let digits = id[1..].split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
+        let digits =
+            id[1..].split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
         if !digits {
             return Err(Reject(format!("`{id}` is not the id of an ATT&CK technique, such as T1574.010")));
         }

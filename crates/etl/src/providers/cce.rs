@@ -21,7 +21,10 @@ const COLUMNS: [(&str, &[&str]); 10] = [
     ("title", &["cce title", "title", "name"]),
     ("description", &["cce description", "description", "configuration details", "discussion", "check_fix"]),
     ("parameters", &["cce parameters", "usgcb setting", "check result"]),
-    ("mechanism", &["cce technical mechanisms", "cce technical mechanism", "technical mechanism", "mechanism"]),
+    (
+        "mechanism",
+        &["cce technical mechanisms", "cce technical mechanism", "technical mechanism", "mechanism"],
+    ),
     ("rationale", &["rationale", "impact"]),
     ("check", &["check"]),
     ("fix", &["fix"]),
@@ -85,7 +88,10 @@ impl Provider for Cce {
             None => {}
         }
         if !is_id(&raw.id) {
-            return Err(Reject(format!("`{}` is not an id, such as CCE-26967-0", text::shorten(&raw.id, 40))));
+            return Err(Reject(format!(
+                "`{}` is not an id, such as CCE-26967-0",
+                text::shorten(&raw.id, 40)
+            )));
         }
         // The newest sheet says what the record says; the others are beside it.
         let first = raw
@@ -155,7 +161,7 @@ fn known_columns(row: &Row) -> BTreeMap<&'static str, &str> {
     let mut known = BTreeMap::new();
     for (ours, theirs) in COLUMNS {
         let find = |name: &&str| row.columns.iter().find(|(column, _)| column.to_lowercase() == **name);
-        if let Some((_, text)) = theirs.iter().find_map(|name| find(&name)) {
+        if let Some((_, text)) = theirs.iter().find_map(find) {
             known.insert(ours, text.trim());
         }
     }
@@ -189,7 +195,9 @@ fn gather(pieces: &[Piece], limits: Limits) -> Result<Gathered, Failure> {
         };
         for (sheet, cells) in tables {
             let Some((header, names)) = header(&cells) else {
-                gathered.gaps.push(format!("{}, sheet `{sheet}`: there is no row with the column names", file.name));
+                gathered
+                    .gaps
+                    .push(format!("{}, sheet `{sheet}`: there is no row with the column names", file.name));
                 continue;
             };
             let note = |what: &str| preamble(&cells, header, what);
@@ -243,8 +251,7 @@ fn tables(file: &Piece, limits: Limits) -> Result<Vec<(String, Cells)>, String> 
     if is_workbook(file) {
         return Ok(sheets(&file.bytes, limits)?.into_iter().map(|sheet| (sheet.name, sheet.rows)).collect());
     }
-    let mut reader =
-        csv::ReaderBuilder::new().flexible(true).has_headers(false).from_reader(&file.bytes[..]);
+    let mut reader = csv::ReaderBuilder::new().flexible(true).has_headers(false).from_reader(&file.bytes[..]);
     let mut cells = Cells::new();
     let mut record = csv::ByteRecord::new();
     for number in 1.. {
@@ -276,9 +283,11 @@ fn header(cells: &Cells) -> Option<(u32, Vec<(u32, String)>)> {
             return None;
         }
         let mut names = vec![(*id.0, id.1.trim().to_owned())];
-        names.extend(row.iter().filter(|(column, _)| *column != id.0).map(|(column, name)| {
-            (*column, name.split_whitespace().collect::<Vec<_>>().join(" "))
-        }));
+        names.extend(
+            row.iter()
+                .filter(|(column, _)| *column != id.0)
+                .map(|(column, name)| (*column, name.split_whitespace().collect::<Vec<_>>().join(" "))),
+        );
         Some((number, names))
     })
 }

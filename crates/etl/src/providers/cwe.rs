@@ -10,8 +10,8 @@ use super::element::Element;
 use super::{Context, Provider};
 use crate::record::{Item, Link, Record, Reject, Verdict};
 use crate::source::{
-    Collected, Extract, Failure, Found, Gathered, JsonArray, Layout, Limits, Piece, Rows as _, RowsError, Source,
-    XmlItems,
+    Collected, Extract, Failure, Found, Gathered, JsonArray, Layout, Limits, Piece, Rows as _, RowsError,
+    Source, XmlItems,
 };
 use crate::text;
 
@@ -64,12 +64,15 @@ impl Provider for Cwe {
 
 fn fits(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
-    (file.ends_with(".json") && !INDEXES.contains(&file)) || file.ends_with(".xml") || file.ends_with(".xml.gz")
+    (file.ends_with(".json") && !INDEXES.contains(&file))
+        || file.ends_with(".xml")
+        || file.ends_with(".xml.gz")
 }
 
 /// The API has an address for each kind of entry, and one that says how many there are.
 fn urls(base: &str) -> Vec<String> {
-    if fits(base) || base.ends_with(".zip") {
+    let address = base.split('?').next().unwrap_or(base);
+    if fits(address) || address.ends_with(".zip") {
         return vec![base.to_owned()];
     }
     let base = base.trim_end_matches('/');
@@ -97,15 +100,22 @@ fn gather(pieces: &[Piece], _limits: Limits) -> Result<Gathered, Failure> {
     let mut ids = BTreeSet::new();
     let mut count = |raw: &[u8], ids: &mut BTreeSet<String>| {
         let Ok(peek) = serde_json::from_slice::<Peek>(raw) else { return };
-        counts[if peek.abstraction.is_some() { 0 } else if peek.objective.is_some() { 2 } else { 1 }] += 1;
+        counts[if peek.abstraction.is_some() {
+            0
+        } else if peek.objective.is_some() {
+            2
+        } else {
+            1
+        }] += 1;
         ids.extend(peek.id);
     };
     for (piece, file) in pieces.iter().enumerate() {
         if is_xml(file) {
             continue;
         }
-        if let Ok(Peek { id: None, total_weaknesses: Some(weaknesses), total_categories, total_views, .. }) =
-            serde_json::from_slice(&file.bytes)
+        if let Ok(Peek {
+            id: None, total_weaknesses: Some(weaknesses), total_categories, total_views, ..
+        }) = serde_json::from_slice(&file.bytes)
         {
             declared = Some((piece, [weaknesses, total_categories.unwrap_or(0), total_views.unwrap_or(0)]));
             continue;
@@ -138,7 +148,9 @@ fn gather(pieces: &[Piece], _limits: Limits) -> Result<Gathered, Failure> {
         catalogue(piece, file, &ids, &mut gathered)?;
     }
     if let Some((piece, declared)) = declared {
-        for ((what, declared), found) in ["weaknesses", "categories", "views"].iter().zip(declared).zip(counts) {
+        for ((what, declared), found) in
+            ["weaknesses", "categories", "views"].iter().zip(declared).zip(counts)
+        {
             if declared != found {
                 let name = &pieces[piece].name;
                 gathered.gaps.push(format!("{name} declares {declared} {what}, and there are {found}"));
@@ -169,9 +181,9 @@ fn catalogue(
             }
             Err(RowsError::Format(why)) => return Err(Failure::Broken(format!("{}: {why}", file.name))),
         };
-        let id = Element::parse(&raw)
-            .ok()
-            .and_then(|item| item.elements().next().and_then(|entry| entry.attribute("ID").map(str::to_owned)));
+        let id = Element::parse(&raw).ok().and_then(|item| {
+            item.elements().next().and_then(|entry| entry.attribute("ID").map(str::to_owned))
+        });
         if id.is_some_and(|id| known.contains(&id)) {
             raw.splice(5..5, *b" superseded=\"yes\"");
         }
@@ -181,7 +193,8 @@ fn catalogue(
 }
 
 fn from_json(entry: &Value) -> Result<Record, Reject> {
-    let text = |name: &str| entry[name].as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+    let text =
+        |name: &str| entry[name].as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
     let id = text("ID").ok_or_else(|| Reject("it has no ID".to_owned()))?;
     let (subtype, body) = if entry["Abstraction"].is_string() {
         ("weakness", paragraphs(&[text("Description"), text("ExtendedDescription")]))
@@ -192,7 +205,8 @@ fn from_json(entry: &Value) -> Result<Record, Reject> {
     } else {
         return Err(Reject(format!("{id} is neither a weakness nor a category nor a view")));
     };
-    if body.is_empty() {
+    // The objective of a view may be blank upstream; a weakness says what it is.
+    if body.is_empty() && subtype == "weakness" {
         return Err(Reject(format!("{id} has no text")));
     }
     let list = |name: &str| entry[name].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -270,16 +284,15 @@ fn example(reference: &str) -> Option<Link> {
 fn from_xml(entry: &Element) -> Result<Record, Reject> {
     let (subtype, body) = match entry.name.as_str() {
         "External_Reference" => return catalog::reference(entry, "cwe"),
-        "Weakness" => (
-            "weakness",
-            paragraphs(&[entry.text_of("Description"), entry.text_of("Extended_Description")]),
-        ),
+        "Weakness" => {
+            ("weakness", paragraphs(&[entry.text_of("Description"), entry.text_of("Extended_Description")]))
+        }
         "Category" => ("category", entry.text_of("Summary").unwrap_or_default()),
         "View" => ("view", entry.text_of("Objective").unwrap_or_default()),
         other => return Err(Reject(format!("<{other}> is nothing we know"))),
     };
     let id = entry.required("ID")?;
-    if body.is_empty() {
+    if body.is_empty() && subtype == "weakness" {
         return Err(Reject(format!("{id} has no text")));
     }
     let (references, mut links) = catalog::references(entry, "cwe")?;

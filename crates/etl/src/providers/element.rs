@@ -1,7 +1,7 @@
 //! One XML element as a tree, as providers look at it.
 
-use quick_xml::{Reader, XmlVersion};
 use quick_xml::events::{BytesStart, Event};
+use quick_xml::{Reader, XmlVersion};
 
 use crate::record::Reject;
 use crate::source::DEPTH_MAX;

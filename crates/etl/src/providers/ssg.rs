@@ -92,10 +92,9 @@ fn is_content(name: &str) -> bool {
 /// `ssg-jre-ds.xml` is of the product `jre`; the number says how good that kind of file is, 0 the best.
 fn product(name: &str) -> Option<(&str, usize)> {
     let name = name.trim_end_matches(".gz").strip_prefix("ssg-")?;
-    let found = ENDINGS.iter().enumerate().find_map(|(rank, ending)| {
+    ENDINGS.iter().enumerate().find_map(|(rank, ending)| {
         Some((name.strip_suffix(ending)?, rank)).filter(|(product, _)| !product.is_empty())
-    });
-    found
+    })
 }
 
 /// The best file of each product.

@@ -80,7 +80,9 @@ impl Collected {
                 let mut pieces = Vec::new();
                 for url in urls(url) {
                     let body = context.http.get(&url, &[], context.now)?.body;
-                    add(&mut pieces, &url, &super::redact(&url), body, &fits, context.limits)
+                    let shown = super::redact(&url);
+                    let name = shown.split('?').next().unwrap_or(&shown);
+                    add(&mut pieces, name, &shown, body, &fits, context.limits)
                         .map_err(|error| body_failure(&url, &error))?;
                 }
                 pieces
@@ -131,11 +133,7 @@ impl Extract for Collected {
     }
 }
 
-fn read_local(
-    path: &Path,
-    fits: impl Fn(&str) -> bool,
-    context: &Context,
-) -> Result<Vec<Piece>, Failure> {
+fn read_local(path: &Path, fits: impl Fn(&str) -> bool, context: &Context) -> Result<Vec<Piece>, Failure> {
     let broken = |path: &Path, error: std::io::Error| Failure::Broken(format!("{}: {error}", path.display()));
     let mut files: Vec<(String, PathBuf)> = Vec::new();
     if fs::metadata(path).map_err(|error| broken(path, error))?.is_dir() {
@@ -164,7 +162,12 @@ fn read_local(
 }
 
 /// The files in `folder` and below, each with its path from there.
-fn list(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<(String, PathBuf)>) -> std::io::Result<()> {
+fn list(
+    folder: &Path,
+    prefix: &str,
+    depth: usize,
+    files: &mut Vec<(String, PathBuf)>,
+) -> std::io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {

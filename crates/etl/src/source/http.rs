@@ -123,7 +123,7 @@ fn parse(url: &str) -> Result<Uri, Failure> {
 /// Where a redirect leads, unless it may not.
 fn redirect(from: &Uri, to: &str, is_loopback: &dyn Fn(&Uri) -> bool) -> Result<Uri, Failure> {
     let scheme = from.scheme_str().unwrap_or_default();
-    let authority = from.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    let authority = from.authority().map(ureq::http::uri::Authority::as_str).unwrap_or_default();
     let whole = if to.starts_with("//") {
         format!("{scheme}:{to}")
     } else if to.starts_with('/') {
@@ -219,7 +219,13 @@ mod tests {
         let uri = |text: &str| text.parse::<Uri>().unwrap();
         let from = uri("http://feeds.example/a/b.json");
         let local = |uri: &Uri| uri.host() == Some("localhost") || is_loopback_address(uri);
-        for to in ["http://127.0.0.1/x", "http://localhost:8080/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "//0.0.0.0/"] {
+        for to in [
+            "http://127.0.0.1/x",
+            "http://localhost:8080/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "//0.0.0.0/",
+        ] {
             let Err(Failure::Broken(why)) = redirect(&from, to, &local) else { panic!("{to} is followed") };
             assert!(why.contains("this machine itself"), "{why}");
         }

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use collected::{Collected, Found, Gathered, Piece};
-pub(crate) use files::{Part, hex};
 pub use files::{Files, OpenRows, Rows, RowsError};
+pub(crate) use files::{Part, hex};
 pub(crate) use http::body_failure;
 pub use http::{Http, Page, Timeouts};
 pub use json::{Cut, JsonArray};
@@ -56,7 +56,8 @@ impl Source {
     /// A URL where it looks like one, otherwise a path. Schemes other than http and https are refused when it is read.
     pub fn parse(text: &str, version: Option<String>) -> Self {
         let is_url = text.split_once("://").is_some_and(|(scheme, _)| {
-            scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+            scheme.len() > 1
+                && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
         });
         let place = if is_url { Place::Url(text.to_owned()) } else { Place::Path(text.into()) };
         Self { place, version }
@@ -86,7 +87,9 @@ pub(crate) fn redact(url: &str) -> String {
     let Some(query) = query else { return address };
     let secret = |name: &str| {
         let name = name.to_ascii_lowercase();
-        ["key", "token", "secret", "password", "signature", "sig", "auth"].iter().any(|word| name.contains(word))
+        ["key", "token", "secret", "password", "signature", "sig", "auth"]
+            .iter()
+            .any(|word| name.contains(word))
     };
     let parameters = query.split('&').map(|pair| match pair.split_once('=') {
         Some((name, _)) if secret(name) => format!("{name}=***"),
@@ -170,7 +173,10 @@ mod tests {
     fn secrets_in_an_address_are_not_shown() {
         assert_eq!(redact("https://me:pw@host/a@b?x=1&apiKey=s3cret#"), "https://host/a@b?x=1&apiKey=***");
         assert_eq!(redact("http://host"), "http://host");
-        assert_eq!(Source::parse("http://u:p@host/x?access_token=t", None).to_string(), "http://host/x?access_token=***");
+        assert_eq!(
+            Source::parse("http://u:p@host/x?access_token=t", None).to_string(),
+            "http://host/x?access_token=***"
+        );
     }
 
     #[test]

@@ -258,7 +258,8 @@ mod tests {
 
     #[test]
     fn a_document_type_declaration_is_refused() {
-        let text = r#"<!DOCTYPE Book [<!ENTITY secret SYSTEM "file:///etc/passwd">]><Book><t>&secret;</t></Book>"#;
+        let text =
+            r#"<!DOCTYPE Book [<!ENTITY secret SYSTEM "file:///etc/passwd">]><Book><t>&secret;</t></Book>"#;
         assert!(items(text).unwrap_err().to_string().contains("document type declaration"));
     }
 }

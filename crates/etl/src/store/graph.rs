@@ -11,7 +11,8 @@ use crate::Urn;
 /// The kinds a path goes through, in this order.
 pub const WAY: [&str; 4] = ["cve", "cwe", "capec", "attack"];
 /// How a record of one kind names one of the next, and how it is named by it.
-const FORTH: [(&str, &str); 3] = [("weakness", ""), ("attack_pattern", "weakness"), ("technique", "attack_pattern")];
+const FORTH: [(&str, &str); 3] =
+    [("weakness", ""), ("attack_pattern", "weakness"), ("technique", "attack_pattern")];
 
 /// Where a path may end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +141,8 @@ impl Reader {
     }
 
     fn title(&self, urn: &str) -> Result<Option<String>, Error> {
-        let found = rows(&self.connection, "SELECT title FROM records WHERE urn = ?1", [urn], |row| row.get(0))?;
+        let found =
+            rows(&self.connection, "SELECT title FROM records WHERE urn = ?1", [urn], |row| row.get(0))?;
         Ok(found.into_iter().next())
     }
 

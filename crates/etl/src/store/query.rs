@@ -113,7 +113,10 @@ impl Reader {
             filters.push_str(&sql.replace('?', &format!("?{}", values.len())));
         };
         if !query.types.is_empty() {
-            filter(" AND r.provider IN (SELECT value FROM json_each(?))", &serde_json::json!(query.types).to_string());
+            filter(
+                " AND r.provider IN (SELECT value FROM json_each(?))",
+                &serde_json::json!(query.types).to_string(),
+            );
         }
         if let Some(subtype) = &query.subtype {
             filter(" AND r.subtype = ?", subtype);
@@ -162,7 +165,10 @@ impl Reader {
     }
 
     /// What the store holds of each of `providers`.
-    pub fn holdings(&self, providers: &[(String, std::sync::Arc<dyn Provider>)]) -> Result<Vec<Holding>, Error> {
+    pub fn holdings(
+        &self,
+        providers: &[(String, std::sync::Arc<dyn Provider>)],
+    ) -> Result<Vec<Holding>, Error> {
         let pair = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let mut all = Vec::new();
         for (id, provider) in providers {

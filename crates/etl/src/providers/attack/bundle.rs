@@ -34,7 +34,9 @@ pub(super) fn read(piece: &Piece) -> Result<File, String> {
         }
     }
     if !array.has_array() || array.field("type").is_some_and(|kind| kind != "bundle") {
-        return Err("not a STIX bundle: attack reads STIX 2.1 bundles and the workbooks made of them".to_owned());
+        return Err(
+            "not a STIX bundle: attack reads STIX 2.1 bundles and the workbooks made of them".to_owned()
+        );
     }
     resolve_tactics(&mut file.objects);
     Ok(file)
@@ -101,7 +103,10 @@ fn object_of(object: &Value, position: u64) -> Object {
     ] {
         put(ours, &object[theirs]);
     }
-    put("aliases", if object["aliases"].is_array() { &object["aliases"] } else { &object["x_mitre_aliases"] });
+    put(
+        "aliases",
+        if object["aliases"].is_array() { &object["aliases"] } else { &object["x_mitre_aliases"] },
+    );
     if kind == "software" {
         put("software_type", &object["type"]);
     }

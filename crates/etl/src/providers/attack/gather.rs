@@ -106,7 +106,8 @@ fn merge(files: &[Read], gathered: &mut Gathered) {
         }
     }
     for (at, read) in files.iter().enumerate() {
-        let mut push = |position: u64, raw: Vec<u8>| gathered.items.push(Found { piece: read.piece, position, raw });
+        let mut push =
+            |position: u64, raw: Vec<u8>| gathered.items.push(Found { piece: read.piece, position, raw });
         for (position, raw) in &read.file.unknown {
             push(*position, raw.clone());
         }
@@ -114,7 +115,9 @@ fn merge(files: &[Read], gathered: &mut Gathered) {
             let id = &ids[object.stix.as_str()];
             let mut item = json!({"id": id, "stix": object.stix, "kind": object.kind, "status": object.status,
                 "fields": object.fields});
-            let of_record = winners.get(id.as_str()).is_some_and(|(_, winner, stix)| *winner == at && *stix == object.stix);
+            let of_record = winners
+                .get(id.as_str())
+                .is_some_and(|(_, winner, stix)| *winner == at && *stix == object.stix);
             if object.kind.is_empty() {
                 item["skip"] = json!(NO_RECORD);
             } else if !of_record {
@@ -153,12 +156,7 @@ fn holders(files: &[Read]) -> HashMap<&str, Vec<usize>> {
 }
 
 /// The relationships of an object: of each domain those of the best file that has some or has the object.
-fn relationships(
-    files: &[Read],
-    holding: &[usize],
-    stix: &str,
-    ids: &HashMap<&str, String>,
-) -> Vec<Value> {
+fn relationships(files: &[Read], holding: &[usize], stix: &str, ids: &HashMap<&str, String>) -> Vec<Value> {
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
     for domain in DOMAINS.iter().chain([&""]) {
@@ -175,7 +173,9 @@ fn relationships(
             }
         }
     }
-    let key = |one: &Value| [&one["kind"], &one["to"], &one["description"]].map(|part| part.as_str().map(str::to_owned));
+    let key = |one: &Value| {
+        [&one["kind"], &one["to"], &one["description"]].map(|part| part.as_str().map(str::to_owned))
+    };
     all.sort_by_cached_key(key);
     all
 }

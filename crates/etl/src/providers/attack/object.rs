@@ -11,9 +11,11 @@ pub(super) fn understand(item: &Value) -> Result<Record, Reject> {
         let (from, to) = (item["from"].as_str().unwrap_or("?"), item["to"].as_str().unwrap_or("?"));
         return Err(Reject(format!("{lost} leads from {from} to {to}: one of them is in no file")));
     }
-    let id = item["id"].as_str().ok_or_else(|| Reject("it is no object of ATT&CK: it has no id".to_owned()))?;
+    let id =
+        item["id"].as_str().ok_or_else(|| Reject("it is no object of ATT&CK: it has no id".to_owned()))?;
     let fields = &item["fields"];
-    let field = |name: &str| fields[name].as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+    let field =
+        |name: &str| fields[name].as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
     let name = field("name").ok_or_else(|| Reject(format!("{id} has no name")))?;
     let kind = item["kind"].as_str().unwrap_or_default();
     let subtype = SUBTYPES.into_iter().find(|known| *known == kind);

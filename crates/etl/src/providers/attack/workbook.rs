@@ -92,9 +92,12 @@ fn object(row: &Row<'_>, kind: &'static str, position: u64) -> Option<Object> {
             fields.insert(ours.to_owned(), json!(text));
         }
     }
-    for (ours, theirs) in
-        [("created", "created"), ("modified", "last modified"), ("first_seen", "first seen"), ("last_seen", "last seen")]
-    {
+    for (ours, theirs) in [
+        ("created", "created"),
+        ("modified", "last modified"),
+        ("first_seen", "first seen"),
+        ("last_seen", "last seen"),
+    ] {
         if let Some(text) = row.get(theirs) {
             fields.insert(ours.to_owned(), json!(date(text)));
         }
@@ -114,7 +117,8 @@ fn object(row: &Row<'_>, kind: &'static str, position: u64) -> Option<Object> {
         }
     }
     if kind == "technique" {
-        let is_subtechnique = row.get("is sub-technique").is_some_and(|text| text.eq_ignore_ascii_case("true"));
+        let is_subtechnique =
+            row.get("is sub-technique").is_some_and(|text| text.eq_ignore_ascii_case("true"));
         fields.insert("is_subtechnique".to_owned(), json!(is_subtechnique));
     }
     Some(Object {
@@ -130,8 +134,18 @@ fn object(row: &Row<'_>, kind: &'static str, position: u64) -> Option<Object> {
 /// `21 May 2020` as `2020-05-21`; what is no such date stays as it is.
 fn date(text: &str) -> String {
     const MONTHS: [&str; 12] = [
-        "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-        "November", "December",
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
     ];
     let parts: Vec<&str> = text.split_whitespace().collect();
     let [day, month, year] = parts[..] else { return text.to_owned() };
