@@ -58,7 +58,7 @@ fn results(chamber: &Chamber, sequence: u64) -> Results {
         state: StateRow {
             mark,
             predecessor: (sequence > 1).then(|| position(sequence - 1)),
-            predecessor_context: context.clone(),
+            context: context.clone(),
             stream: 1,
             history: (1..=sequence).rev().take(HISTORY).map(past).collect(),
             state: vec![7; STATE_BYTES],
