@@ -1,4 +1,5 @@
 //! `phalanx ingest` with its charts on a real Cassandra.
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 mod util;
 

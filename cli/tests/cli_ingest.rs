@@ -1,4 +1,5 @@
 //! `phalanx ingest` and `phalanx chambers import`, on a data folder of their own.
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 mod util;
 

@@ -56,9 +56,13 @@ pub(crate) struct Program {
     pub(crate) dir: PathBuf,
 }
 
+/// Tests of the store on Cassandra are built where its driver is asked for, and silently left out otherwise.
+const WITH_CASSANDRA: [&str; 2] = ["--features", "phalanx-defender/cassandra"];
+
 /// Builds every test of the workspace and says what came out.
 pub(crate) fn build() -> Result<Vec<Program>> {
     let mut command = cargo(&["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    command.args(WITH_CASSANDRA);
     let messages = output(command.stderr(std::process::Stdio::inherit()))?;
     let mut programs: Vec<Program> =
         messages.lines().filter_map(|line| program(line).transpose()).collect::<Result<_>>()?;

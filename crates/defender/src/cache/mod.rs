@@ -57,6 +57,7 @@ struct Inner {
     db: Connection,
     capacity: u64,
     bytes: u64,
+    chambers: u64,
     staged: HashMap<Chamber, (StateRow, Vec<UChart>)>,
     hits: u64,
     misses: u64,
@@ -111,6 +112,7 @@ impl Cache {
             db,
             capacity: (size_mb as u64).saturating_mul(1_000_000),
             bytes: 0,
+            chambers: 0,
             staged: HashMap::new(),
             hits: 0,
             misses: 0,
@@ -172,12 +174,11 @@ impl Cache {
     /// How it does.
     pub fn statistics(&self, now: Instant) -> Statistics {
         let inner = self.lock();
-        let count = "SELECT count(*) FROM chambers";
         Statistics {
             hits: inner.hits,
             misses: inner.misses,
             evictions: inner.evictions,
-            chambers: inner.db.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap_or(0).unsigned_abs(),
+            chambers: inner.chambers,
             bytes: inner.bytes,
             capacity: inner.capacity,
             hit_rate: inner.rate.at(now),
@@ -223,6 +224,7 @@ impl Inner {
         let inserted = self.db.prepare_cached(insert).and_then(|mut insert| insert.execute(row));
         if inserted.is_ok() {
             self.bytes += bytes;
+            self.chambers += 1;
         }
     }
 
@@ -244,6 +246,7 @@ impl Inner {
         let Ok(mut delete) = self.db.prepare_cached(sql) else { return false };
         let freed = delete.query_row(params, |row| row.get::<_, i64>(0)).optional().ok().flatten();
         self.bytes = self.bytes.saturating_sub(freed.unwrap_or(0).unsigned_abs());
+        self.chambers = self.chambers.saturating_sub(freed.is_some().into());
         freed.is_some()
     }
 }

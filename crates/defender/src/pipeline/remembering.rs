@@ -139,8 +139,9 @@ fn placed<'a>(
     points: impl Iterator<Item = UChart> + 'a,
     past: &'a [Past],
 ) -> impl Iterator<Item = (UChart, Position, u64)> + 'a {
-    points.filter_map(|point| {
-        let one = past.iter().find(|one| one.context == point.context)?;
+    let listed: HashMap<&str, &Past> = past.iter().map(|one| (&*one.context, one)).collect();
+    points.filter_map(move |point| {
+        let one = listed.get(&*point.context)?;
         let position = Position { generation: one.generation, sequence: one.sequence };
         Some((point, position, one.take))
     })

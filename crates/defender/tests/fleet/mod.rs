@@ -185,8 +185,24 @@ async fn positions(store: &dyn ChartStore, chamber: &Chamber) -> HashMap<Arc<str
     processed.map(|one| (one.context, one.position)).collect()
 }
 
-/// Everything stored of a chamber is what its T-charts and the strategy give.
-pub(crate) async fn assert_as_recomputed(store: &dyn ChartStore, fab: &Fab, number: usize, runs: u64) {
+/// Every run was processed, once and in order: none is lost, none is double, none is dead.
+pub(crate) async fn assert_each_once(store: &dyn ChartStore, fab: &Fab, number: usize, runs: u64) {
+    let chamber = chamber(fab, number);
+    let mut contexts = store.contexts(&chamber, 10_000).await.unwrap();
+    contexts.reverse();
+    let found: Vec<(&str, Outcome)> = contexts.iter().map(|one| (&*one.context, one.outcome)).collect();
+    let names: Vec<String> = (0..runs).map(|run| fab.run(number, run).context).collect();
+    let expected: Vec<(&str, Outcome)> = names.iter().map(|name| (&**name, Outcome::Processed)).collect();
+    assert_eq!(found, expected, "the runs of {chamber}");
+}
+
+/// Everything stored of a chamber is what its T-charts and the strategy give. Says how many alarms that are.
+pub(crate) async fn assert_as_recomputed(
+    store: &dyn ChartStore,
+    fab: &Fab,
+    number: usize,
+    runs: u64,
+) -> usize {
     let chamber = chamber(fab, number);
     let (stored, _) = stored(store, &chamber).await;
     let positions = positions(store, &chamber).await;
@@ -199,4 +215,5 @@ pub(crate) async fn assert_as_recomputed(store: &dyn ChartStore, fab: &Fab, numb
     }
     assert_eq!(stored.alarms, expected.alarms, "alarms of {chamber}");
     assert!(stored.state == expected.state, "the chart state of {chamber}");
+    expected.alarms.len()
 }
