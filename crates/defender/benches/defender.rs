@@ -1,4 +1,6 @@
-//! The pure part of the defender on one core, stage by stage: `cargo xtask bench defender`.
+//! The defender on one core: its pure part stage by stage, then a whole one in a data folder: `cargo xtask bench defender`.
+
+mod embedded;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -182,7 +184,30 @@ fn run_of<'a>(entry: &'a Entry, values: &'a [phalanx_spc::equation::Outcome]) ->
     }
 }
 
+/// Runs this program again on one core, where there is a way to.
+fn on_one_core() -> bool {
+    const MARK: &str = "PHALANX_BENCH_ON_ONE_CORE";
+    if std::env::var_os(MARK).is_some() {
+        return false;
+    }
+    let Ok(program) = std::env::current_exe() else { return false };
+    let status = std::process::Command::new("taskset").args(["-c", "0"]).arg(program).env(MARK, "1").status();
+    if status.is_err() {
+        println!("no taskset here: the figures are of all cores");
+    }
+    status.is_ok()
+}
+
+/// Different runs of a chamber, as they are stored.
+fn runs(svids: usize, points: usize, hertz: usize, count: u64) -> Vec<Vec<Bytes>> {
+    let run = |seed| Recording::from_csv(&csv(svids, points, hertz, seed)).expect("good traces");
+    (0..count).map(|seed| run(seed).to_chunks().expect("good traces")).collect()
+}
+
 fn main() {
+    if on_one_core() {
+        return;
+    }
     for (what, bench, rounds) in [
         (
             "medium: 100 SVIDs × 1,200 points, 20 indicators (target < 3 ms)",
@@ -210,4 +235,20 @@ fn main() {
     let text = csv(100, 1_200, 1, 1);
     let took = median(21, || Recording::from_csv(&text).and_then(|recording| recording.to_chunks()));
     println!("CSV of a medium context to chunks ({} bytes)        {took:.1?}", text.len());
+    embedded::measure(embedded::Load {
+        what: "\nembedded, medium: 100 SVIDs × 1,200 points, 20 indicators, 10 chambers (target ≥ 300 a second)",
+        strategy: strategy(5),
+        runs: runs(100, 1_200, 1, 11),
+        chambers: 10,
+        warm: 500,
+        measured: 500,
+    });
+    embedded::measure(embedded::Load {
+        what: "\nembedded, heavy: 200 SVIDs × 18,000 points, 20 indicators on 20 of them, 4 chambers",
+        strategy: strategy(9),
+        runs: runs(200, 18_000, 10, 3),
+        chambers: 4,
+        warm: 8,
+        measured: 16,
+    });
 }

@@ -294,3 +294,26 @@ async fn a_chamber_whose_cursor_is_lost_goes_on_where_its_charts_are() {
     assert_eq!(&*state.context, "run-8");
     assert!(line.dead_letters().await.is_empty());
 }
+
+#[tokio::test]
+async fn patterns_are_the_same_from_the_store_as_from_the_cache_whatever_times_the_runs_have() {
+    let line = Line::usual().await;
+    // A clock that was a year ahead, and was then put right.
+    for run in 0..130 {
+        line.send(&format!("ahead-{run}"), 525_600 + run, 499.0).await;
+    }
+    let mut last = 0;
+    for run in 1..=5 {
+        last = line.send(&format!("right-{run}"), run, 501.0).await.sequence;
+    }
+    line.settled(last).await;
+    line.defender.cache().forget(&line.chamber);
+    for run in 6..=9 {
+        last = line.send(&format!("right-{run}"), run, 501.0).await.sequence;
+    }
+    line.settled(last).await;
+    // The ninth in a row above the centre.
+    let expected = alarm::id(&line.chamber, "right-9", "power", "nelson-2");
+    let published = line.published_alarms().await;
+    assert!(published.iter().any(|alarm| alarm["alarmId"] == expected.as_str()), "{published:#?}");
+}
