@@ -158,7 +158,7 @@ async fn attempt(plan: &Plan, strategy: &Arc<Holder>, api: &Api) -> Result<(Meet
         Charts::Cassandra(config) => Arc::new(Cassandra::connect(config).await?),
     };
     let observer = Arc::new(api.clone());
-    let options = Options { metrics: plan.options.metrics.clone(), ..plan.options.clone() };
+    let options = Options { strategy_file: Some(plan.strategy.clone()), ..plan.options.clone() };
     let defender = Defender::start(meeting.backend(), store, strategy.clone(), observer, options).await;
     match defender {
         Ok(defender) => Ok((meeting, defender)),
