@@ -1,4 +1,4 @@
-//! From a notification to rows and alarms: what stands around [`judge`](crate::judge).
+//! From a notification to rows and alarms: what stands around [`judge`].
 //!
 //! One message: what the chamber's charts remember at exactly the committed position, from the cache or the store → the
 //! T-chart → decoded, evaluated and judged off the async threads → rows → alarms published → the cursor moves → the cache
