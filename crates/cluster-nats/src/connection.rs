@@ -193,9 +193,10 @@ async fn options(
     if let Some((certificate, key)) = &config.tls.certificate {
         options = options.add_client_certificate(readable(what, certificate)?, readable(what, key)?);
     }
+    // A server may demand encryption whatever we say, and the client panics where nobody has chosen a provider. This fails
+    // only if somebody has, which is as good.
+    let _ = async_nats::rustls::crypto::ring::default_provider().install_default();
     if config.tls.ca.is_some() || config.tls.certificate.is_some() {
-        // Fails only if somebody else has chosen one, which is as good.
-        let _ = async_nats::rustls::crypto::ring::default_provider().install_default();
         options = options.require_tls(true);
     }
     Ok(options)

@@ -97,11 +97,11 @@ fn a_crash_of_the_leader_after_computing_and_before_publishing() {
         assert_eq!(outcome(effects), [(74, 2, "stable", 30, 10)], "after {effects} effects");
     }
     // The map is computed and not sent: the join is in the emergency of its successor.
-    for effects in 2..=3 {
+    for effects in 2..=4 {
         assert_eq!(outcome(effects), [(76, 2, "stable", 30, 10)], "after {effects} effects");
     }
     // The map is out: the emergency is for the leader's chambers alone.
-    for effects in 4..=11 {
+    for effects in 5..=12 {
         let expected = [(70, 2, "stable", 31, 20), (76, 3, "stable", 30, 8)];
         assert_eq!(outcome(effects), expected, "after {effects} effects");
     }
