@@ -158,15 +158,12 @@ impl Run {
         for process in world.living().collect::<Vec<_>>() {
             world.resume(process);
         }
+        self.complete(world);
         let end = world.now() + TAIL;
         world.run_until(end);
         // A message that kills its workers is a fault for as long as it is there.
         world.run_while(HARM, World::has_harmful_messages);
-        // Whoever was started with another fleet size goes.
-        world.kill_odd_ones();
-        while world.living().count() < self.workers {
-            world.start();
-        }
+        self.complete(world);
         let end = world.now() + HEALING;
         world.run_until(end - HEALING / 2);
         world.silence();
@@ -175,6 +172,14 @@ impl Run {
             world.violate(16, what);
         }
         world.close_books();
+    }
+
+    /// The fleet has its size: whoever was started with another one goes, and whoever is missing comes.
+    fn complete(&self, world: &mut World) {
+        world.kill_odd_ones();
+        while world.living().count() < self.workers {
+            world.start();
+        }
     }
 
     /// One planned restart when nothing else happens, where the fleet size is set: no map is made for it, and whatever the
