@@ -81,6 +81,8 @@ pub(super) struct Controller {
     /// How many changes the window has collected.
     pending: usize,
     inherited: BTreeMap<WorkerId, Time>,
+    /// Who left and may come back until then, as of the last look at the fleet.
+    graces: BTreeMap<WorkerId, Time>,
     suspects: Suspects,
     strangers: Strangers,
     verify_at: Time,
@@ -116,6 +118,7 @@ impl Controller {
             window: None,
             pending: 0,
             inherited: BTreeMap::new(),
+            graces: BTreeMap::new(),
             suspects: Suspects::new(around.config),
             strangers: Strangers::default(),
             verify_at: around.now + around.config.stranger_interval,
@@ -347,11 +350,16 @@ impl Controller {
                 self.strangers.look(around.now, around.config.stranger_interval, tickets, out);
             }
             self.want(around);
-            self.decide(around, tickets, out);
         }
-        if !matches!(self.phase, Phase::ReadingMap(_) | Phase::Touching(_)) {
-            self.say(around, tickets, out);
+        if matches!(self.phase, Phase::ReadingMap(_) | Phase::Touching(_)) {
+            return;
         }
+        let (topology, size) = self.topology(around);
+        if self.phase == Phase::Running {
+            self.decide(&topology, size, around, tickets, out);
+        }
+        self.graces = topology.graces;
+        self.say(around, tickets, out);
     }
 
     /// Keeps in mind what a map should hold: the list, whoever is adopted, and whoever is not drained yet.
@@ -416,8 +424,14 @@ impl Controller {
         (topology, size)
     }
 
-    fn decide(&mut self, around: &Surroundings<'_>, tickets: &mut Tickets, out: &mut Vec<Effect>) {
-        let (topology, size) = self.topology(around);
+    fn decide(
+        &mut self,
+        topology: &Topology,
+        size: Option<u32>,
+        around: &Surroundings<'_>,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) {
         self.suspects.retain(|id| topology.crashed.contains(&id));
         if around.config.crash_immediate && !topology.crashed.is_empty() {
             for &id in &topology.crashed {
@@ -435,12 +449,12 @@ impl Controller {
                 .filter(|&id| self.suspects.is_condemned(id, around.now))
                 .collect();
             if !condemned.is_empty() {
-                self.emergency(&topology, &condemned, size, around, tickets, out);
+                self.emergency(topology, &condemned, size, around, tickets, out);
             }
             // A planned calculation would have to know what becomes of the silent.
             return;
         }
-        self.planned(&topology, size, around, tickets, out);
+        self.planned(topology, size, around, tickets, out);
     }
 
     fn planned(
@@ -618,7 +632,6 @@ impl Controller {
             let imbalanced = self.is_imbalanced(map, around);
             self.imbalance = Some((map.version, imbalanced));
         }
-        let (topology, _) = self.topology(around);
         let left = |until: Time| until.saturating_sub(around.now);
         let state = ClusterState {
             state: self.state(),
@@ -626,7 +639,7 @@ impl Controller {
             version: self.map_version().unwrap_or_default().max(self.floor),
             serial: self.said.as_ref().map_or(1, |(said, _)| said.serial + 1),
             window: self.window.map(|window| (window.kind, left(window.ends))),
-            graces: topology.graces.iter().map(|(&id, &until)| (id, left(until))).collect(),
+            graces: self.graces.iter().map(|(&id, &until)| (id, left(until))).collect(),
         };
         // What is left of a window grows old, and whoever joins meanwhile cannot know how old: say it again.
         let interval = around.config.heartbeat_interval;
@@ -650,11 +663,11 @@ impl Controller {
     }
 
     /// When something is due, besides what the healthy clock decides.
-    pub(super) fn next_deadline(&self, around: &Surroundings<'_>) -> Option<Time> {
-        let (topology, _) = self.topology(around);
+    pub(super) fn next_deadline(&self, now: Time) -> Option<Time> {
         let window = self.window.map(|window| window.ends);
         let others = self.suspects.next_deadline().into_iter().chain(self.strangers.next_deadline());
-        window.into_iter().chain([self.verify_at]).chain(others).chain(topology.graces.into_values()).min()
+        let graces = self.graces.values().copied().filter(|&until| now < until);
+        window.into_iter().chain([self.verify_at]).chain(others).chain(graces).min()
     }
 
     fn go(&mut self, now: Time, to: CalculatorState, cause: &'static str) {

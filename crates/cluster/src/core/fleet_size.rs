@@ -17,7 +17,7 @@ pub(super) fn in_force(
     if command.is_some() {
         return command;
     }
-    let heard = roster.iter().filter(|(id, _)| roster.is_live(*id, config.crash_after(), clock));
+    let heard = roster.live(config.crash_after(), clock);
     let agreed = heard.map(|(_, seen)| seen.fleet_size).all(|size| size == config.fleet_size);
     if agreed { config.fleet_size } else { map.and_then(|map| map.fleet_size) }
 }

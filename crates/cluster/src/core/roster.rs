@@ -4,6 +4,7 @@
 //! watch began is no sign of life, and neither is one of an earlier life of an id.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Place;
 use std::sync::Arc;
 
 use super::WorkerState;
@@ -26,6 +27,19 @@ pub(super) struct Seen {
     /// When it said farewell.
     pub(super) left_at: Option<Time>,
     degraded: Option<Mark>,
+}
+
+impl Seen {
+    /// How long it has been silent on the healthy clock; none if this process has never heard it. DEGRADED is silence:
+    /// such a worker does no work.
+    fn silence(&self, clock: &HealthyClock) -> Option<Time> {
+        let silent = clock.since(self.heard?);
+        Some(silent.max(self.degraded.map_or(Time::ZERO, |since| clock.since(since))))
+    }
+
+    fn is_live(&self, limit: Time, clock: &HealthyClock) -> bool {
+        !self.left && self.silence(clock).is_some_and(|silent| silent < limit)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -51,7 +65,11 @@ impl Roster {
             let newest = self.farewells.entry(id).or_default();
             *newest = holder.incarnation.max(*newest);
         }
-        let known = self.workers.get(&id);
+        let mut place = self.workers.entry(id);
+        let known = match &mut place {
+            Place::Occupied(known) => Some(&*known.get()),
+            Place::Vacant(_) => None,
+        };
         if known.is_some_and(|seen| seen.incarnation > holder.incarnation) {
             return false;
         }
@@ -84,7 +102,7 @@ impl Roster {
                 && !seen.left
                 && known.degraded.is_none()
         });
-        self.workers.insert(id, seen);
+        place.insert_entry(seen);
         !routine
     }
 
@@ -128,12 +146,9 @@ impl Roster {
         self.workers.iter().map(|(&id, seen)| (id, seen))
     }
 
-    /// How long a worker has been silent on the healthy clock; none if this process has never heard it. DEGRADED is
-    /// silence: such a worker does no work.
+    /// How long a worker has been silent on the healthy clock; none if this process has never heard it.
     pub(super) fn silence(&self, id: WorkerId, clock: &HealthyClock) -> Option<Time> {
-        let seen = self.workers.get(&id)?;
-        let silent = clock.since(seen.heard?);
-        Some(silent.max(seen.degraded.map_or(Time::ZERO, |since| clock.since(since))))
+        self.workers.get(&id)?.silence(clock)
     }
 
     /// Whether a worker was heard since health last returned.
@@ -143,8 +158,12 @@ impl Roster {
 
     /// Whether a worker was heard within `limit` and has not left.
     pub(super) fn is_live(&self, id: WorkerId, limit: Time, clock: &HealthyClock) -> bool {
-        let here = self.workers.get(&id).is_some_and(|seen| !seen.left);
-        here && self.silence(id, clock).is_some_and(|silent| silent < limit)
+        self.workers.get(&id).is_some_and(|seen| seen.is_live(limit, clock))
+    }
+
+    /// Whoever was heard within `limit` and has not left.
+    pub(super) fn live(&self, limit: Time, clock: &HealthyClock) -> impl Iterator<Item = (WorkerId, &Seen)> {
+        self.iter().filter(move |(_, seen)| seen.is_live(limit, clock))
     }
 
     /// Whether a standby was heard within `limit`.

@@ -45,8 +45,7 @@ impl Topology {
         let crash = view.config.crash_after();
         let below = |id: WorkerId| view.fleet_size.is_none_or(|size| id.0 < size);
         // A size that came into force while everybody holds an id beyond it: somebody must serve all the same.
-        let nobody_below =
-            !view.roster.iter().any(|(id, _)| below(id) && view.roster.is_live(id, crash, view.clock));
+        let nobody_below = !view.roster.live(crash, view.clock).any(|(id, _)| below(id));
         let inside = |id: WorkerId| below(id) || nobody_below;
         let named = view.map.map(|map| &map.workers);
         for &id in named.into_iter().flatten() {
@@ -75,11 +74,10 @@ impl Topology {
                 topology.staying.insert(id);
             }
         }
-        for (id, _) in view.roster.iter() {
+        for (id, _) in view.roster.live(crash, view.clock) {
             let is_new = named.is_none_or(|workers| !workers.contains(&id));
             // The silence of the long dead counts anew when health returns: only a word since then makes one a newcomer.
-            let spoke = view.roster.spoke_in_health(id, view.clock);
-            if is_new && inside(id) && spoke && view.roster.is_live(id, crash, view.clock) {
+            if is_new && inside(id) && view.roster.spoke_in_health(id, view.clock) {
                 topology.joining.insert(id);
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use phalanx_fsm::State as _;
 
 use super::super::consumption::Ground;
-use super::super::controller::{Controller, Surroundings};
+use super::super::controller::Controller;
 use super::super::election::Candidate;
 use super::super::fence::Stage;
 use super::super::identity::Search;
@@ -226,10 +226,7 @@ impl Worker {
         let holds = self.identity.holder().is_some();
         let fence = self.fence.closes_at().filter(|_| holds).map(|closes| closes + MOMENT);
         let behind = self.behind_since.map(|since| since + Time::from_secs(1));
-        let controller = self
-            .controller
-            .as_ref()
-            .and_then(|controller| controller.next_deadline(&surroundings!(self, now)));
+        let controller = self.controller.as_ref().and_then(|controller| controller.next_deadline(now));
         let drain = (self.leaving == Some(Leaving::Draining)).then_some(self.drain_until);
         let due = [
             Some(self.next_heartbeat),

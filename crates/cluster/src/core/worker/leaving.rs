@@ -51,9 +51,9 @@ impl Worker {
     /// does: it lets go of everything and takes a free id.
     fn make_a_beginning(&mut self, now: Time, me: WorkerId, out: &mut Vec<Effect>) {
         let limit = self.config.crash_after();
-        let lower = |id: WorkerId| id < me && self.roster.is_live(id, limit, &self.clock);
+        let lower = self.roster.live(limit, &self.clock).any(|(id, _)| id < me);
         let watched = self.watching_since.map_or(Time::ZERO, |since| self.clock.since(since));
-        if self.roster.iter().any(|(id, _)| lower(id)) || watched < limit {
+        if lower || watched < limit {
             return;
         }
         let map = self.map.as_ref().map(|(map, _)| map.as_ref());
