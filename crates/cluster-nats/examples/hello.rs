@@ -1,0 +1,51 @@
+//! A hundred partitions on as many workers as you start.
+//!
+//! `cargo run -p phalanx-cluster-nats --example hello` is a worker; with a partition and a text behind `--` it publishes that.
+
+use std::sync::Arc;
+
+use phalanx_cluster::backend::{Backend, Expect, LogConfig, Settings};
+use phalanx_cluster::core::Config;
+use phalanx_cluster::{Cluster, Delivery, Failure, Handler, Subjects};
+use phalanx_cluster_nats::Nats;
+
+/// What you do with a message.
+struct Print;
+
+#[async_trait::async_trait]
+impl Handler for Print {
+    async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
+        println!("partition {}: {}", delivery.partition, String::from_utf8_lossy(&delivery.payload));
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("NATS_URL").unwrap_or_else(|_| "nats://127.0.0.1:4222".to_owned());
+    let nats = Arc::new(Nats::connect(&phalanx_cluster_nats::Config::new(url)).await?);
+    let settings = Settings {
+        notifications: LogConfig::new("WORK", ["work.*"]),
+        dead_letters: LogConfig::new("WORK-DEAD", ["dlq.*.*"]),
+        ..Settings::default()
+    };
+    if let [_, partition, text] = &std::env::args().collect::<Vec<_>>()[..] {
+        let log = nats.log(&settings.notifications).await?;
+        log.append(&format!("work.{partition}"), text.clone().into(), Expect::Nothing).await?;
+        return Ok(());
+    }
+    let worker = Cluster::builder(nats)
+        .settings(settings)
+        .subjects(Subjects::new("work", ""))
+        .partitions((0..100).map(|n| (n.to_string(), 1)).collect::<Vec<_>>())
+        .config(Config { fleet_size: Some(2), ..Config::default() })
+        .handler(Print)
+        .start()
+        .await?;
+    println!("waiting for the fleet: two workers, or half a minute");
+    worker.wait_until(|status| !status.assignment.is_empty()).await;
+    println!("serving {} partitions; Ctrl-C to leave", worker.assignment().len());
+    tokio::signal::ctrl_c().await?;
+    worker.shutdown().await;
+    Ok(())
+}
