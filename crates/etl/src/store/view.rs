@@ -118,6 +118,8 @@ pub struct EventRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub struct Step {
+    #[serde(skip)]
+    pub seq: i64,
     pub machine: String,
     pub from: String,
     pub to: String,
