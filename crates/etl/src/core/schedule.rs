@@ -48,13 +48,17 @@ struct Cron {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It is neither.
-    #[error("`{0}` is no schedule: write an interval such as 30m, 2h or 1d, five fields of cron such as `15 3 * * *`, or never")]
+    #[error(
+        "`{0}` is no schedule: write an interval such as 30m, 2h or 1d, five fields of cron such as `15 3 * * *`, or never"
+    )]
     NoSchedule(String),
     /// It is no duration.
     #[error("`{0}` is no duration: write 90s, 30m, 2h, 1d or 1h30m")]
     NoDuration(String),
     /// A field of cron is wrong.
-    #[error("`{field}` is no {name} of cron: it takes {least} to {most}, *, lists, ranges and steps such as 1-5 or */10")]
+    #[error(
+        "`{field}` is no {name} of cron: it takes {least} to {most}, *, lists, ranges and steps such as 1-5 or */10"
+    )]
     Field {
         /// What it is for.
         name: &'static str,
@@ -130,7 +134,10 @@ pub fn duration(text: &str) -> Result<Duration, Error> {
             b'd' => 86_400,
             _ => return Err(wrong()),
         };
-        sum = Duration::from_secs(unit).checked_mul(count).and_then(|more| sum.checked_add(more)).ok_or_else(wrong)?;
+        sum = Duration::from_secs(unit)
+            .checked_mul(count)
+            .and_then(|more| sum.checked_add(more))
+            .ok_or_else(wrong)?;
         rest = &rest[digits + 1..];
     }
     if text.is_empty() { Err(wrong()) } else { Ok(sum) }
@@ -176,7 +183,8 @@ impl Cron {
     }
 }
 
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 fn has(bits: u64, bit: u64) -> bool {
@@ -204,7 +212,9 @@ fn field(
     let mut bits = 0;
     for part in text.split(',') {
         let (range, step) = match part.split_once('/') {
-            Some((range, step)) => (range, Some(step.parse().ok().filter(|&step: &usize| step > 0).ok_or_else(wrong)?)),
+            Some((range, step)) => {
+                (range, Some(step.parse().ok().filter(|&step: &usize| step > 0).ok_or_else(wrong)?))
+            }
             None => (part, None),
         };
         let (first, last) = match range.split_once('-') {
@@ -278,7 +288,9 @@ mod tests {
         for wrong in ["", "0", "0s", "2w", "h", "5", "1 2 3", "@daily", "99999999999d", "-1h"] {
             assert!(matches!(wrong.parse::<Schedule>(), Err(Error::NoSchedule(_))), "{wrong}");
         }
-        for wrong in ["60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "5-1 * * * *", "*/0 * * * *"] {
+        for wrong in
+            ["60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "5-1 * * * *", "*/0 * * * *"]
+        {
             assert!(matches!(wrong.parse::<Schedule>(), Err(Error::Field { .. })), "{wrong}");
         }
         let error = "61 * * * *".parse::<Schedule>().unwrap_err().to_string();

@@ -211,7 +211,11 @@ mod tests {
         let feeds = [of("cve", every.clone(), past), of("cwe", every, past)];
         let mut timetable = Timetable::new(START, 1, feeds);
         assert_eq!(timetable.next_deadline(), Some(START));
-        assert_eq!(tick(&mut timetable, START), [start(&["cve", "cwe"])], "in one set, so that needs are met");
+        assert_eq!(
+            tick(&mut timetable, START),
+            [start(&["cve", "cwe"])],
+            "in one set, so that needs are met"
+        );
         assert_eq!(tick(&mut timetable, START + HOUR), []);
         assert_eq!(timetable.next_deadline(), Some(START + 2 * HOUR));
         assert_eq!(tick(&mut timetable, START + 2 * HOUR), [start(&["cve", "cwe"])]);
@@ -220,8 +224,10 @@ mod tests {
     #[test]
     fn a_start_missed_while_nobody_was_there_is_made_up_for_and_an_early_one_is_not() {
         let daily = plan("0 3 * * *", Duration::ZERO, 1000 * HOUR);
-        let began = |ago: u32| Past { known_since: START, began: Some(START - ago * HOUR), ..Past::default() };
-        let next = |past| Timetable::new(START, 1, [of("cve", daily.clone(), past)]).feeds()["cve"].next_start;
+        let began =
+            |ago: u32| Past { known_since: START, began: Some(START - ago * HOUR), ..Past::default() };
+        let next =
+            |past| Timetable::new(START, 1, [of("cve", daily.clone(), past)]).feeds()["cve"].next_start;
         // 1,700,000,000 is 22:13:20 UTC.
         assert_eq!(next(began(48)), Some(START));
         assert_eq!(next(began(2)), Some(START + Duration::from_secs(4 * 3600 + 46 * 60 + 40)));
@@ -252,7 +258,8 @@ mod tests {
     #[test]
     fn a_run_that_takes_longer_than_its_interval_is_not_doubled() {
         let past = Past { known_since: START, under_way: true, ..Past::default() };
-        let mut timetable = Timetable::new(START, 1, [of("cve", plan("1h", Duration::ZERO, 1000 * HOUR), past)]);
+        let mut timetable =
+            Timetable::new(START, 1, [of("cve", plan("1h", Duration::ZERO, 1000 * HOUR), past)]);
         assert_eq!(tick(&mut timetable, START), []);
         assert_eq!(tick(&mut timetable, START + HOUR), []);
         ended(&mut timetable, START + HOUR, true);
@@ -262,14 +269,19 @@ mod tests {
     #[test]
     fn a_feed_that_has_not_completed_within_its_limit_is_stale_once_until_it_completes() {
         let past = Past { known_since: START, ..Past::default() };
-        let mut timetable = Timetable::new(START, 1, [of("cve", plan("never", Duration::ZERO, 3 * HOUR), past)]);
+        let mut timetable =
+            Timetable::new(START, 1, [of("cve", plan("never", Duration::ZERO, 3 * HOUR), past)]);
         assert_eq!(timetable.next_deadline(), Some(START + 3 * HOUR));
         assert_eq!(tick(&mut timetable, START + 2 * HOUR), []);
         let stale = |completed| Effect::Stale { id: "cve".to_owned(), completed, limit: 3 * HOUR };
         assert_eq!(tick(&mut timetable, START + 3 * HOUR), [stale(None)]);
         assert_eq!(tick(&mut timetable, START + 4 * HOUR), []);
         assert_eq!(timetable.next_deadline(), None);
-        assert_eq!(ended(&mut timetable, START + 5 * HOUR, false), [], "a run that fails makes nothing fresh");
+        assert_eq!(
+            ended(&mut timetable, START + 5 * HOUR, false),
+            [],
+            "a run that fails makes nothing fresh"
+        );
         assert!(timetable.feeds()["cve"].is_stale);
         assert_eq!(ended(&mut timetable, START + 6 * HOUR, true), [Effect::Fresh("cve".to_owned())]);
         assert_eq!(tick(&mut timetable, START + 9 * HOUR), [stale(Some(START + 6 * HOUR))]);
@@ -281,6 +293,9 @@ mod tests {
         let mut timetable = Timetable::new(START, 1, [of("cve", plan("1h", Duration::ZERO, 3 * HOUR), past)]);
         timetable.handle(START, Input::Began("cve".to_owned()), &mut Vec::new());
         let effects: Vec<_> = (1..=5).flat_map(|hour| tick(&mut timetable, START + hour * HOUR)).collect();
-        assert_eq!(effects, [Effect::Stale { id: "cve".to_owned(), completed: Some(START), limit: 3 * HOUR }]);
+        assert_eq!(
+            effects,
+            [Effect::Stale { id: "cve".to_owned(), completed: Some(START), limit: 3 * HOUR }]
+        );
     }
 }

@@ -136,9 +136,9 @@ pub(super) fn run(
         panics_end: !serves,
         options: &options,
     };
-    let going_on = unfinished
-        .into_iter()
-        .try_for_each(|(id, left, cursor)| coordinator.spawn_task(&id, left.run_id, cursor, Some(left.saved)));
+    let going_on = unfinished.into_iter().try_for_each(|(id, left, cursor)| {
+        coordinator.spawn_task(&id, left.run_id, cursor, Some(left.saved))
+    });
     let started = going_on.and_then(|()| coordinator.tell(orchestrator::Input::Start(ids)));
     let result = started.and_then(|()| {
         while serves || !coordinator.orchestrator.is_at_rest() {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use phalanx_fsm::State as _;
 
 use super::clock::Clock;
-use super::{Answer, coordinator};
 use super::writer::{self, Ack};
+use super::{Answer, coordinator};
 use crate::ProviderState as State;
 use crate::core::provider::{Effect, Input, Provider as Machine, Refused};
 use crate::providers::{Context, Provider};

@@ -25,7 +25,7 @@ pub use graph::{End, Goal, Paths, Stop, WAY};
 pub use query::{Change, Exported, ExportedLink, Holding};
 pub use read::Reader;
 pub(crate) use resume::Letter;
-pub use search::{Hit, Query};
+pub use search::{Hit, Query, parse_since};
 pub use view::{
     Checkpoint, DeadLetter, EventRow, LinkView, MacroStats, ProviderStats, RecordView, RunRow, Step, Version,
 };

@@ -39,17 +39,40 @@ impl Term {
     }
 
     /// The first words of each place where it stands among `words`.
-    fn places<'a>(&'a self, words: &'a [(usize, &str)]) -> impl Iterator<Item = usize> + 'a {
+    fn places<'a>(&'a self, words: &'a [Word<'_>]) -> impl Iterator<Item = usize> + 'a {
         let len = self.words.len();
         words.windows(len).enumerate().filter(|(_, window)| self.fits(window)).map(|(at, _)| at)
     }
 
-    fn fits(&self, window: &[(usize, &str)]) -> bool {
+    fn fits(&self, window: &[Word<'_>]) -> bool {
         let last = self.words.len() - 1;
         self.words.iter().zip(window).enumerate().all(|(at, (wanted, (_, word)))| {
             if at == last && self.is_beginning { begins(word, wanted) } else { same(word, wanted) }
         })
     }
+}
+
+/// What must be known of a record to rank it: how often each term stands in it, and its length in words.
+pub(super) struct Measured {
+    times: Vec<f64>,
+    len: usize,
+}
+
+impl Measured {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// Looks for `terms` in a record that has them all.
+pub(super) fn measure(terms: &[Term], title: &str, text: &str) -> Measured {
+    let (title, text): (Vec<_>, Vec<_>) = (words(title).collect(), words(text).collect());
+    let times = terms.iter().map(|term| {
+        let (in_title, in_text) = (term.places(&title).count() as f64, term.places(&text).count() as f64);
+        // The index knows more spellings than we do (accents): it says that the term is there, so it is.
+        (TITLE_WEIGHT * in_title + in_text).max(1.0)
+    });
+    Measured { times: times.collect(), len: title.len() + text.len() }
 }
 
 /// What is the same for all records of one search.
@@ -60,41 +83,19 @@ pub(super) struct Ranking {
     words_mean: f64,
 }
 
-/// A record in words.
-pub(super) struct Document<'a> {
-    title: Vec<(usize, &'a str)>,
-    text: Vec<(usize, &'a str)>,
-}
-
-impl<'a> Document<'a> {
-    pub(super) fn new(title: &'a str, text: &'a str) -> Self {
-        Self { title: words(title).collect(), text: words(text).collect() }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.title.len() + self.text.len()
-    }
-}
-
 impl Ranking {
-    /// `found` says of each term in how many of `records` it stands; `words_mean` is the mean length.
-    pub(super) fn new(terms: Vec<Term>, found: &[f64], records: f64, words_mean: f64) -> Self {
+    /// `found` says of each term in how many of `records` it stands; `words` is how many the `ranked` ones have in all.
+    pub(super) fn new(terms: Vec<Term>, found: &[f64], records: f64, words: usize, ranked: usize) -> Self {
         let telling =
             found.iter().map(|found| (1.0 + (records - found).max(0.0) / (found + 0.5)).ln()).collect();
-        Self { terms, telling, words_mean }
+        Self { terms, telling, words_mean: words as f64 / ranked.max(1) as f64 }
     }
 
     /// The larger, the better it fits (BM25).
-    pub(super) fn score(&self, document: &Document<'_>) -> f64 {
-        let length = 1.0 - B + B * document.len() as f64 / self.words_mean.max(1.0);
-        let of = |(term, telling): (&Term, &f64)| {
-            let in_title = term.places(&document.title).count() as f64;
-            let in_text = term.places(&document.text).count() as f64;
-            // The index knows more spellings than we do (accents): it says that the term is there, so it is.
-            let times = (TITLE_WEIGHT * in_title + in_text).max(1.0);
-            telling * times * (K1 + 1.0) / (times + K1 * length)
-        };
-        self.terms.iter().zip(&self.telling).map(of).sum()
+    pub(super) fn score(&self, record: &Measured) -> f64 {
+        let length = 1.0 - B + B * record.len as f64 / self.words_mean.max(1.0);
+        let of = |(times, telling): (&f64, &f64)| telling * times * (K1 + 1.0) / (times + K1 * length);
+        record.times.iter().zip(&self.telling).map(of).sum()
     }
 
     /// Some words of the text (of the title, where the text has none) with what was looked for in brackets.
@@ -124,7 +125,7 @@ impl Ranking {
     }
 
     /// Which of the words belong to a term.
-    fn marks(&self, words: &[(usize, &str)]) -> Vec<bool> {
+    fn marks(&self, words: &[Word<'_>]) -> Vec<bool> {
         let mut marks = vec![false; words.len()];
         for term in &self.terms {
             for place in term.places(words) {
@@ -135,7 +136,7 @@ impl Ranking {
     }
 
     /// Where an excerpt begins that shows the most different terms; `None` where none stands anywhere.
-    fn best_window(&self, words: &[(usize, &str)]) -> Option<usize> {
+    fn best_window(&self, words: &[Word<'_>]) -> Option<usize> {
         let places: Vec<Vec<usize>> = self.terms.iter().map(|term| term.places(words).collect()).collect();
         let shown = |first: usize| {
             let inside = |all: &&Vec<usize>| {
@@ -149,28 +150,50 @@ impl Ranking {
     }
 }
 
-/// The words of a text with where they begin: letters and digits, as the index sees them.
-fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let is_word = |one: char| one.is_alphanumeric();
+/// A word, and where it begins.
+type Word<'a> = (usize, &'a str);
+
+/// The words of a text: letters and digits, as the index sees them.
+fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
     let mut at = 0;
     std::iter::from_fn(move || {
-        at += text[at..].find(is_word)?;
+        while !is_word(text, at)? {
+            at += step(text, at);
+        }
         let start = at;
-        at += text[start..].find(|one| !is_word(one)).unwrap_or(text.len() - start);
+        while is_word(text, at) == Some(true) {
+            at += step(text, at);
+        }
         Some((start, &text[start..at]))
     })
 }
 
+/// Whether the character there belongs to a word; `None` at the end.
+fn is_word(text: &str, at: usize) -> Option<bool> {
+    let byte = *text.as_bytes().get(at)?;
+    if byte.is_ascii() {
+        Some(byte.is_ascii_alphanumeric())
+    } else {
+        text[at..].chars().next().map(char::is_alphanumeric)
+    }
+}
+
+/// How long the character there is.
+fn step(text: &str, at: usize) -> usize {
+    if text.as_bytes()[at].is_ascii() { 1 } else { text[at..].chars().next().map_or(1, char::len_utf8) }
+}
+
 /// Whether a word is `wanted`, which is in small letters.
 fn same(word: &str, wanted: &str) -> bool {
-    if word.is_ascii() { word.eq_ignore_ascii_case(wanted) } else { word.to_lowercase() == wanted }
+    if word.len() == wanted.len() && word.eq_ignore_ascii_case(wanted) {
+        return true;
+    }
+    !wanted.is_ascii() && word.to_lowercase() == wanted
 }
 
 fn begins(word: &str, wanted: &str) -> bool {
-    match word.get(..wanted.len()) {
-        Some(beginning) if beginning.is_ascii() => beginning.eq_ignore_ascii_case(wanted),
-        _ => word.to_lowercase().starts_with(wanted),
-    }
+    word.get(..wanted.len()).is_some_and(|beginning| same(beginning, wanted))
+        || (!wanted.is_ascii() && word.to_lowercase().starts_with(wanted))
 }
 
 #[cfg(test)]
@@ -182,7 +205,11 @@ mod tests {
     }
 
     fn ranking(text: &str, found: &[f64]) -> Ranking {
-        Ranking::new(terms(text), found, 1000.0, 10.0)
+        Ranking::new(terms(text), found, 1000.0, 10, 1)
+    }
+
+    fn score(ranking: &Ranking, title: &str, text: &str) -> f64 {
+        ranking.score(&measure(&ranking.terms, title, text))
     }
 
     #[test]
@@ -198,7 +225,7 @@ mod tests {
     #[test]
     fn the_title_weighs_more_and_so_does_a_short_text() {
         let ranking = ranking("door", &[10.0]);
-        let score = |title, text| ranking.score(&Document::new(title, text));
+        let score = |title, text| score(&ranking, title, text);
         let in_title = score("An open door", "Somebody walks in.");
         let twice = score("Open", "A door is a door, and somebody walks in.");
         let once = score("Open", "A door is open, and somebody walks in.");
@@ -210,8 +237,8 @@ mod tests {
     #[test]
     fn a_rare_word_tells_more_than_a_common_one() {
         let ranking = ranking("door the", &[5.0, 900.0]);
-        let rare = ranking.score(&Document::new("", "door door door the"));
-        let common = ranking.score(&Document::new("", "door the the the"));
+        let rare = score(&ranking, "", "door door door the");
+        let common = score(&ranking, "", "door the the the");
         assert!(rare > common, "{rare} {common}");
     }
 

@@ -99,7 +99,17 @@ impl Reader {
 
     /// Runs, newest last.
     pub fn runs(&self) -> Result<Vec<RunRow>, Error> {
-        let mut runs = rows(&self.connection, "SELECT * FROM runs ORDER BY seq", [], |row| {
+        self.runs_by("SELECT * FROM runs ORDER BY seq", [])
+    }
+
+    /// The latest runs of a provider, newest first.
+    pub fn runs_of(&self, provider: &str, limit: usize) -> Result<Vec<RunRow>, Error> {
+        let sql = "SELECT * FROM runs WHERE provider = ?1 ORDER BY seq DESC LIMIT ?2";
+        self.runs_by(sql, rusqlite::params![provider, limit as i64])
+    }
+
+    fn runs_by(&self, sql: &str, params: impl rusqlite::Params) -> Result<Vec<RunRow>, Error> {
+        let mut runs = rows(&self.connection, sql, params, |row| {
             let started: i64 = row.get("started_ms")?;
             Ok(from_row!(row => RunRow {
                 provider, outcome, read, stored, unchanged, dead_lettered, skipped, reason;
@@ -170,7 +180,9 @@ impl Reader {
     pub fn history_after(&self, seq: i64) -> Result<Vec<Step>, Error> {
         let sql = "SELECT seq, machine, from_state AS \"from\", to_state AS \"to\", cause FROM history
             WHERE seq > ?1 ORDER BY seq";
-        rows(&self.connection, sql, [seq], |row| Ok(from_row!(row => Step { seq, machine, from, to, cause; })))
+        rows(&self.connection, sql, [seq], |row| {
+            Ok(from_row!(row => Step { seq, machine, from, to, cause; }))
+        })
     }
 
     /// The record of that URN. The bare form of an ASVS id is the newest loaded one.

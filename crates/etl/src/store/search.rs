@@ -1,25 +1,29 @@
 //! Records by their words: the index finds them, [`rank`](super::rank) puts them in order.
 //!
-//! What a search costs does not grow with how many records fit. Of each kind (cve, cwe, …) at most [`RANKED`] of the
-//! latest stored are ranked, and where more fit, up to [`RANKED_TITLES`] more that have all words in their title. A
-//! small catalogue is thus always ranked whole, however many vulnerabilities use the same words.
+//! What a search costs does not grow with how many records fit. Where more than [`RANKED`] do, of each kind (cve, cwe, …)
+//! as many of the latest stored are ranked, and up to [`RANKED_TITLES`] more that have all words in their title. A small
+//! catalogue is thus always ranked whole, however many vulnerabilities use the same words.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{OptionalExtension as _, Row, params};
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::rank::{Document, Ranking, Term, terms};
+use super::rank::{Measured, Ranking, Term, measure, terms};
 use super::read::Reader;
 use super::{Error, rows};
 
-/// How many records of a kind are ranked, the latest stored first.
-const RANKED: i64 = 1_000;
+/// How many records are ranked, of each kind where there are more, the latest stored first.
+const RANKED: i64 = 500;
 /// How many more of them, by their titles, and how far back these are looked for.
-const RANKED_TITLES: i64 = 500;
+const RANKED_TITLES: i64 = 250;
 const TITLES_BACK: i64 = 65_536;
 /// What begins a facet in the index; see `schema_4.sql`.
 const FACET: char = '\u{e000}';
+/// The kinds there are records of.
+const KINDS: &str =
+    "SELECT id FROM providers WHERE EXISTS (SELECT 1 FROM records WHERE provider = providers.id)";
 
 /// What to look for.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +43,7 @@ pub struct Query {
 }
 
 /// A record that was found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub struct Hit {
     pub urn: String,
@@ -87,12 +91,6 @@ fn facet(sort: char, value: &str) -> String {
     format!("\"{FACET}{sort}{}\"", value.replace([' ', '"', '*'], ""))
 }
 
-/// A record that may be among the best.
-struct Candidate {
-    hit: Hit,
-    text: String,
-}
-
 impl Reader {
     /// The records that fit, best first.
     pub fn search(&self, query: &Query) -> Result<Vec<Hit>, Error> {
@@ -100,48 +98,50 @@ impl Reader {
         if terms.is_empty() {
             return Ok(Vec::new());
         }
-        let mut candidates = Vec::new();
+        // One look at the store for all of it: consistent, and locked once.
+        let _look = self.connection.unchecked_transaction()?;
+        let mut ranked = Vec::new();
         for id in self.candidates(query, &terms)? {
-            candidates.extend(self.candidate(id, query.since.as_deref())?);
+            ranked.extend(self.measured(id, query.since.as_deref(), &terms)?.map(|measured| (id, measured)));
         }
-        let documents: Vec<Document<'_>> =
-            candidates.iter().map(|one| Document::new(&one.hit.title, &one.text)).collect();
-        let words: usize = documents.iter().map(Document::len).sum();
         let records = self.last_id()?;
-        let found = terms.iter().map(|term| self.found(term, records)).collect::<Result<Vec<_>, _>>()?;
-        let words_mean = words as f64 / documents.len().max(1) as f64;
-        let ranking = Ranking::new(terms, &found, records as f64, words_mean);
-        let scores: Vec<f64> = documents.iter().map(|document| ranking.score(document)).collect();
-        drop(documents);
-        for (candidate, score) in candidates.iter_mut().zip(scores) {
-            candidate.hit.score = score;
-        }
-        candidates
-            .sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then_with(|| a.hit.urn.cmp(&b.hit.urn)));
-        candidates.truncate(query.limit);
-        let hits = candidates.into_iter().map(|Candidate { hit, text }| {
-            let excerpt = ranking.excerpt(&hit.title, &text);
-            Hit { excerpt, ..hit }
-        });
-        Ok(hits.collect())
+        let found = match terms.as_slice() {
+            // Nothing to weigh it against.
+            [_] => vec![1.0],
+            _ => terms.iter().map(|term| self.found(term, records)).collect::<Result<_, _>>()?,
+        };
+        let words = ranked.iter().map(|(_, measured)| measured.len()).sum();
+        let ranking = Ranking::new(terms, &found, records as f64, words, ranked.len());
+        let mut best: Vec<(f64, i64)> =
+            ranked.iter().map(|(id, measured)| (ranking.score(measured), *id)).collect();
+        // Of two that fit alike, the one stored first.
+        best.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        best.truncate(query.limit);
+        best.into_iter().map(|(score, id)| self.hit(id, score, &ranking)).collect()
     }
 
     /// Who is to be ranked.
     fn candidates(&self, query: &Query, terms: &[Term]) -> Result<Vec<i64>, Error> {
         let words = terms.iter().map(Term::expression).collect::<Vec<_>>().join(" AND ");
         let facets = query.facets(this_year());
+        if query.types.is_empty() {
+            let all = self.latest_with(&format!("({words}){facets}"), 0, RANKED)?;
+            if (all.len() as i64) < RANKED {
+                return Ok(all);
+            }
+        }
         let kinds = match query.types.as_slice() {
-            [] => rows(&self.connection, "SELECT id FROM providers", [], |row| row.get(0))?,
+            [] => rows(&self.connection, KINDS, [], |row| row.get(0))?,
             some => some.to_vec(),
         };
+        let titles_after = self.last_id()? - TITLES_BACK;
         let mut all = Vec::new();
         for kind in kinds {
             let narrowed = format!("{}{facets}", facet('k', &kind));
             let latest = self.latest_with(&format!("({words}) AND {narrowed}"), 0, RANKED)?;
             if latest.len() as i64 == RANKED {
                 let titles = format!("({{title}} : ({words})) AND {narrowed}");
-                let since = self.last_id()? - TITLES_BACK;
-                let more = self.latest_with(&titles, since, RANKED + RANKED_TITLES)?;
+                let more = self.latest_with(&titles, titles_after, RANKED + RANKED_TITLES)?;
                 // They come the latest first, as the others did.
                 let seen = latest.last().copied().unwrap_or_default();
                 all.extend(more.into_iter().filter(|id| *id < seen).take(RANKED_TITLES as usize));
@@ -174,26 +174,50 @@ impl Reader {
         }
     }
 
-    fn candidate(&self, id: i64, since: Option<&str>) -> Result<Option<Candidate>, Error> {
+    /// What ranking needs of a record, unless it is too old.
+    fn measured(&self, id: i64, since: Option<&str>, terms: &[Term]) -> Result<Option<Measured>, Error> {
+        let sql = "SELECT title, text FROM records
+            WHERE id = ?1 AND (?2 IS NULL OR max(coalesce(modified, ''), coalesce(published, '')) >= ?2)";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let measured = statement.query_row(params![id, since], |row| {
+            let (title, text) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+            Ok(measure(terms, title, text))
+        });
+        Ok(measured.optional()?)
+    }
+
+    fn hit(&self, id: i64, score: f64, ranking: &Ranking) -> Result<Hit, Error> {
         let sql =
             "SELECT urn, provider, subtype, title, severity, status, published, modified, text FROM records
-            WHERE id = ?1 AND (?2 IS NULL OR max(coalesce(modified, ''), coalesce(published, '')) >= ?2)";
-        let candidate = |row: &Row<'_>| {
-            let hit = Hit {
+            WHERE id = ?1";
+        let hit = |row: &Row<'_>| {
+            let title: String = row.get(3)?;
+            let excerpt = ranking.excerpt(&title, row.get_ref(8)?.as_str()?);
+            Ok(Hit {
                 urn: row.get(0)?,
                 kind: row.get(1)?,
                 subtype: row.get(2)?,
-                title: row.get(3)?,
+                title,
                 severity: row.get(4)?,
                 status: row.get(5)?,
                 published: row.get(6)?,
                 modified: row.get(7)?,
-                excerpt: String::new(),
-                score: 0.0,
-            };
-            Ok(Candidate { hit, text: row.get(8)? })
+                excerpt,
+                score,
+            })
         };
-        Ok(self.connection.prepare_cached(sql)?.query_row(params![id, since], candidate).optional()?)
+        Ok(self.connection.prepare_cached(sql)?.query_row([id], hit)?)
+    }
+}
+
+/// A year, a month or a day, as [`Query::since`] takes it.
+pub fn parse_since(text: &str) -> Result<String, String> {
+    let shapes = ["0000", "0000-00", "0000-00-00"];
+    let shape: String = text.chars().map(|one| if one.is_ascii_digit() { '0' } else { one }).collect();
+    if shapes.contains(&shape.as_str()) {
+        Ok(text.to_owned())
+    } else {
+        Err("it should read 2024, 2024-05 or 2024-05-01".to_owned())
     }
 }
 
