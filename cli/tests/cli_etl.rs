@@ -176,8 +176,8 @@ fn a_dead_letter_that_is_understood_by_now_becomes_a_record_in_a_run_of_its_own(
             "INSERT INTO dead_letters (provider, hash, run_id, source_id, position, reason, raw, at_ms)
                 SELECT provider, hash, run_id, source_id, position, 'too new', raw, stored_ms
                 FROM records JOIN provenance ON record_id = id WHERE urn LIKE '%V1.1.2';
-             INSERT INTO search (search, rowid, title, text)
-                SELECT 'delete', id, title, text FROM records WHERE urn LIKE '%V1.1.2';
+             INSERT INTO search (search, rowid, title, text, facets)
+                SELECT 'delete', id, title, text, facets FROM records WHERE urn LIKE '%V1.1.2';
              DELETE FROM provenance WHERE record_id = (SELECT id FROM records WHERE urn LIKE '%V1.1.2');
              DELETE FROM records WHERE urn LIKE '%V1.1.2';",
         )

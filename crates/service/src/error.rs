@@ -1,5 +1,7 @@
 //! Errors as every route answers them.
 
+use std::fmt;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -51,6 +53,12 @@ impl ApiError {
     /// Its status.
     pub fn status(&self) -> StatusCode {
         self.status
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.body.message)
     }
 }
 

@@ -1,12 +1,17 @@
 //! `phalanx etl`: security data in, records out.
 
+mod client;
+mod control;
 mod diff;
 mod export;
 mod path;
 mod progress;
 mod run;
 mod search;
+mod serve;
 mod show;
+mod sources;
+mod status;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -29,8 +34,16 @@ pub(crate) struct Etl {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Run),
-    /// Shows the orchestrator and the providers.
-    Status(Common),
+    Serve(serve::Serve),
+    /// Begins runs at a service, each with what it needs.
+    Start(control::Control),
+    /// Pauses runs at a service.
+    Pause(control::Control),
+    /// Lets paused runs at a service go on.
+    Resume(control::Control),
+    /// Ends runs at a service; the next ones go on where these stopped.
+    Stop(control::Control),
+    Status(status::Status),
     /// Shows the latest checkpoints, oldest first.
     Checkpoints(Listing),
     /// Shows the items that could not be understood, and why.
@@ -83,7 +96,12 @@ impl Etl {
             Command::Path(path) => return path.run(),
             Command::Export(export) => return export.run(),
             Command::Diff(diff) => return diff.run(),
-            Command::Status(common) => status(&common)?,
+            Command::Serve(serve) => return serve.run(),
+            Command::Start(control) => return control.run("start"),
+            Command::Pause(control) => return control.run("pause"),
+            Command::Resume(control) => return control.run("resume"),
+            Command::Stop(control) => return control.run("stop"),
+            Command::Status(status) => return status.run(),
             Command::Checkpoints(listing) => checkpoints(&listing)?,
             Command::Failures(common) => failures(&common)?,
             Command::Events(listing) => events(&listing)?,
@@ -96,57 +114,6 @@ impl Etl {
 fn print(text: impl std::fmt::Display) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{text}")?;
     Ok(())
-}
-
-fn status(common: &Common) -> anyhow::Result<()> {
-    let reader = Reader::open(&common.db)?;
-    let (orchestrator, providers) = (reader.macro_stats()?, reader.providers()?);
-    if common.json {
-        return print(json!({ "macro": orchestrator, "providers": providers }));
-    }
-    if let Some(orchestrator) = orchestrator {
-        print(format_args!("{} {} since {}", orchestrator.id, orchestrator.state, orchestrator.updated_at))?;
-    }
-    let mut table = Table::new(&[
-        "provider",
-        "state",
-        "processed",
-        "errors",
-        "permits",
-        "last run",
-        "checkpoint",
-        "note",
-    ]);
-    for one in providers {
-        let mut notes = Vec::new();
-        if one.pause_wish {
-            notes.push("pauses when it can".to_owned());
-        }
-        if let Some(deadline) = one.deadline {
-            notes.push(format!("waits until {deadline}"));
-        }
-        if one.stale {
-            notes.push("stale: the last run did not complete".to_owned());
-        }
-        if one.permits_revoked > 0 {
-            notes.push(format!(
-                "{} permits revoked: {}",
-                one.permits_revoked,
-                one.permits_why.unwrap_or_default()
-            ));
-        }
-        table.row([
-            one.id,
-            one.state,
-            one.processed_count.to_string(),
-            one.error_count.to_string(),
-            format!("{} of {}", one.permits_held, one.permits_wanted),
-            one.last_outcome.unwrap_or_default(),
-            one.last_checkpoint.unwrap_or_default(),
-            notes.join("; "),
-        ]);
-    }
-    print(table)
 }
 
 fn checkpoints(listing: &Listing) -> anyhow::Result<()> {

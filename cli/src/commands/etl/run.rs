@@ -11,11 +11,11 @@ use phalanx_etl::core::Outcome;
 use phalanx_etl::core::registry::{self, Needed};
 use phalanx_etl::engine::{Command, Engine, Error, Handle, Options, Summary};
 use phalanx_etl::providers::all;
-use phalanx_etl::source::Source;
 use phalanx_etl::store::{Holding, Reader, RunRow};
 use serde_json::json;
 
 use super::progress::Display;
+use super::sources::Sources;
 use crate::commands::table::Table;
 
 const WITH_GAPS: u8 = 3;
@@ -40,13 +40,8 @@ pub(super) struct Run {
     #[arg(long)]
     all: bool,
 
-    /// Where a provider reads; asvs@5.0.0=FILE also says which version that is.
-    #[arg(long, value_name = "ID=URL|FILE|DIR", value_parser = parse_source)]
-    source: Vec<(String, Source)>,
-
-    /// Where the other providers read: a folder or URL with a folder for each.
-    #[arg(long, value_name = "DIR|URL")]
-    mirror: Option<String>,
+    #[command(flatten)]
+    sources: Sources,
 
     /// Lets paused providers go on.
     #[arg(long)]
@@ -61,25 +56,11 @@ pub(super) struct Run {
     json: bool,
 }
 
-fn parse_source(text: &str) -> Result<(String, Source), String> {
-    let (id, place) = text.split_once('=').ok_or("it should read ID=URL, ID=FILE or ID=DIR")?;
-    let (id, version) = match id.split_once('@') {
-        Some((id, version)) => (id, Some(version.to_owned())),
-        None => (id, None),
-    };
-    if id.is_empty() || place.is_empty() || version.as_ref().is_some_and(String::is_empty) {
-        return Err("it should read ID=URL, ID=FILE or ID=DIR".to_owned());
-    }
-    Ok((id.to_owned(), Source::parse(place, version)))
-}
-
 impl Run {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut options = Options::new(self.db.clone());
-        options.nvd_api_key = std::env::var("NVD_API_KEY").ok().filter(|key| !key.is_empty());
-        options.mirror = self.mirror.as_deref().map(|mirror| Source::parse(mirror, None));
         options.resume = self.resume;
-        options.sources = self.sources(&options);
+        self.sources.apply(&mut options);
         let engine = Engine::new(options)?;
         let ids = if self.all { engine.ids().to_vec() } else { self.ids.clone() };
         let plan = match engine.plan(&ids) {
@@ -94,23 +75,6 @@ impl Run {
         let summary = engine.run(&ids, &mut |progress| display.update(&progress))?;
         self.report(&summary)?;
         Ok(exit_code(&summary))
-    }
-
-    fn sources(&self, options: &Options) -> BTreeMap<String, Source> {
-        let mut sources = BTreeMap::new();
-        for (id, source) in &self.source {
-            if !options.providers.iter().any(|one| one.id == *id) {
-                let known: Vec<_> = options.providers.iter().map(|one| one.id.as_str()).collect();
-                wrong_use(&format!(
-                    "--source {id}: there is no provider `{id}`; there are: {}",
-                    known.join(", ")
-                ));
-            }
-            if sources.insert(id.clone(), source.clone()).is_some() {
-                wrong_use(&format!("--source {id}: given twice; a folder holds several files"));
-            }
-        }
-        sources
     }
 
     fn report(&self, summary: &Summary) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use phalanx_etl::store::{Query, Reader};
+use phalanx_etl::store::{Query, Reader, parse_since};
 use serde_json::json;
 
 use super::{Common, print};
@@ -40,16 +40,6 @@ pub(super) struct Search {
 
     #[command(flatten)]
     common: Common,
-}
-
-fn parse_since(text: &str) -> Result<String, String> {
-    let shapes = ["0000", "0000-00", "0000-00-00"];
-    let shape: String = text.chars().map(|one| if one.is_ascii_digit() { '0' } else { one }).collect();
-    if shapes.contains(&shape.as_str()) {
-        Ok(text.to_owned())
-    } else {
-        Err("it should read 2024, 2024-05 or 2024-05-01".to_owned())
-    }
 }
 
 impl Search {

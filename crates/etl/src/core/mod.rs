@@ -4,7 +4,8 @@
 //! - [`provider`]: one provider's run;
 //! - [`orchestrator`]: the machine above all providers;
 //! - [`broker`]: permits, and when they are taken back;
-//! - [`backoff`]: when to try again, and when to give up.
+//! - [`backoff`]: when to try again, and when to give up;
+//! - [`schedule`] and [`timetable`]: when a feed is read again, and when it is stale.
 //!
 //! Time is a [`Duration`](std::time::Duration) since the Unix epoch, because deadlines outlive the process.
 
@@ -14,5 +15,7 @@ mod event;
 pub mod orchestrator;
 pub mod provider;
 pub mod registry;
+pub mod schedule;
+pub mod timetable;
 
 pub use event::{EventKind, Outcome};

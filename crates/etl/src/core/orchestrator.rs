@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use phalanx_fsm::Fsm;
 
-use super::registry::Registry;
+use super::registry::{self, Needed, Registry};
 use super::{EventKind, Outcome};
 use crate::MacroState as State;
 
@@ -19,6 +19,8 @@ pub enum Input {
     Recovered(String, bool),
     /// An event of a provider or of the broker.
     Event(String, EventKind),
+    /// A provider that waits for others is not wanted any more.
+    Withdrawn(String),
     /// A provider's run ended.
     Ended(String, Outcome),
     /// Clean up and end.
@@ -91,6 +93,11 @@ impl Orchestrator {
         wanted.map(|(id, _)| id.as_str()).filter(|id| !self.may_start(id))
     }
 
+    /// Who runs when `ids` are asked for, and because of whom.
+    pub fn needed(&self, ids: &[String]) -> Result<Vec<Needed>, registry::Error> {
+        self.registry.closure(ids, &self.satisfied)
+    }
+
     /// Takes one input and appends what the shell must do.
     pub fn handle(&mut self, now: Duration, input: Input, out: &mut Vec<Effect>) {
         match input {
@@ -106,6 +113,12 @@ impl Orchestrator {
             Input::Recovered(id, paused) => {
                 self.progress.insert(id, if paused { Progress::Paused } else { Progress::Active });
                 self.orchestrate(now, "a run goes on", out);
+            }
+            Input::Withdrawn(id) => {
+                if self.progress.get(&id) == Some(&Progress::Wanted) {
+                    self.progress.remove(&id);
+                }
+                self.stabilize(now, out);
             }
             Input::Event(id, kind) => self.event(now, id, kind, out),
             Input::Ended(id, outcome) => {

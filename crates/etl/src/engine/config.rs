@@ -75,6 +75,9 @@ impl ProviderConfig {
 /// Called by the writer inside its transaction before each record that it writes.
 pub type Brake = Arc<dyn Fn() + Send + Sync>;
 
+/// Called with the provider, the status (`None` where there was no answer) and the time of every request.
+pub type OnFetch = Arc<dyn Fn(&str, Option<u16>, Duration) + Send + Sync>;
+
 /// What an engine is told.
 #[derive(Clone)]
 pub struct Options {
@@ -100,6 +103,8 @@ pub struct Options {
     pub brake: Option<Brake>,
     /// Whether paused providers go on.
     pub resume: bool,
+    /// Who watches requests.
+    pub on_fetch: Option<OnFetch>,
 }
 
 impl Options {
@@ -117,6 +122,7 @@ impl Options {
             queue_len: 16,
             brake: None,
             resume: false,
+            on_fetch: None,
         }
     }
 

@@ -15,11 +15,12 @@ mod task;
 mod writer;
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 
-pub use config::{Brake, Options, ProviderConfig};
+pub use config::{Brake, OnFetch, Options, ProviderConfig};
 pub use retry::retry;
 
+use crate::core::provider::Refused;
 use crate::core::registry::{self, Needed, Registry};
 use crate::core::{EventKind, Outcome};
 use crate::source::Done;
@@ -47,15 +48,29 @@ pub enum Error {
     Thread(String),
 }
 
-/// What a person may want of a provider that runs.
+/// What a person may want of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
+    /// Begin a run, and one of whatever it needs that never completed.
+    Start,
     /// Pause it.
     Pause,
     /// Go on.
     Resume,
     /// End the run.
     Stop,
+}
+
+impl Command {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Stop => "stop",
+        }
+    }
 }
 
 /// How far a provider is.
@@ -84,6 +99,20 @@ pub struct Summary {
     pub blocked: Vec<String>,
 }
 
+/// Why a command was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such provider.
+    #[error(transparent)]
+    Registry(#[from] registry::Error),
+    /// It makes no sense in the provider's state.
+    #[error(transparent)]
+    State(#[from] Refused),
+}
+
+/// What came of a command: who runs because of it, where it was a start.
+pub type Answer = Result<Vec<Needed>, Refusal>;
+
 /// Sends commands to the providers of an engine that runs.
 #[derive(Clone)]
 pub struct Handle(Sender<coordinator::Message>);
@@ -92,6 +121,26 @@ impl Handle {
     /// Gives `command` to `provider`, or to all of them. After the end of the engine nobody listens.
     pub fn send(&self, provider: Option<&str>, command: Command) {
         let _ = self.0.send(coordinator::Message::Command(provider.map(str::to_owned), command));
+    }
+
+    /// Gives `command` to `provider` and says what came of it, once that is known: a provider takes commands between
+    /// two batches. Nothing comes when the engine has ended.
+    pub fn ask(&self, provider: &str, command: Command) -> Receiver<Answer> {
+        let (reply, answer) = sync_channel(1);
+        let _ = self.0.send(coordinator::Message::Ask(provider.to_owned(), command, reply));
+        answer
+    }
+
+    /// Starts each of `providers` that is not under way, and what they need.
+    pub fn start(&self, providers: Vec<String>) -> Receiver<Answer> {
+        let (reply, answer) = sync_channel(1);
+        let _ = self.0.send(coordinator::Message::Start(providers, reply));
+        answer
+    }
+
+    /// Ends an engine that [serves](Engine::serve): runs under way stay as they are, and go on the next time.
+    pub fn shut_down(&self) {
+        let _ = self.0.send(coordinator::Message::ShutDown);
     }
 }
 
@@ -144,8 +193,17 @@ impl Engine {
         let ids: Vec<String> = self.plan(ids)?.into_iter().map(|needed| needed.id).collect();
         let satisfied = self.satisfied()?;
         let writer = Writer::open(&self.options.db)?;
-        let (run_ids, paused, blocked) = coordinator::run(self, &ids, satisfied, writer, on_progress)?;
-        Ok(Summary { runs: run_ids, paused, blocked })
+        coordinator::run(self, coordinator::Until::AtRest(ids), satisfied, writer, on_progress)
+    }
+
+    /// Lets runs that were under way go on, and then does what [`Handle`] says until it is shut down.
+    ///
+    /// A provider that panics fails its run; the others go on.
+    pub fn serve(self, on_progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
+        let satisfied = self.satisfied()?;
+        let writer = Writer::open(&self.options.db)?;
+        coordinator::run(self, coordinator::Until::ShutDown, satisfied, writer, on_progress)?;
+        Ok(())
     }
 
     fn satisfied(&self) -> Result<BTreeSet<String>, Error> {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use phalanx_fsm::State as _;
 
 use super::clock::Clock;
-use super::coordinator;
 use super::writer::{self, Ack};
+use super::{Answer, coordinator};
 use crate::ProviderState as State;
-use crate::core::provider::{Effect, Input, Provider as Machine};
+use crate::core::provider::{Effect, Input, Provider as Machine, Refused};
 use crate::providers::{Context, Provider};
 use crate::record::{Compressor, Entry};
 use crate::source::{Extract, Failure, Source, Step};
@@ -26,6 +26,8 @@ const RENEW_EVERY: Duration = Duration::from_secs(5);
 
 pub(super) enum Message {
     Input(Input),
+    /// A command whose sender waits to hear what came of it.
+    Command(Input, SyncSender<Answer>),
     /// Something changed elsewhere; look again.
     Wake,
     /// The engine ends; the run stays where it is.
@@ -61,6 +63,8 @@ struct Running {
     in_flight: Arc<AtomicU32>,
     pace_until: Option<Duration>,
     renew_at: Duration,
+    /// The last command, where it made no sense.
+    refused: Option<Refused>,
     /// The writer or the coordinator is gone: there is no point in going on.
     orphaned: bool,
 }
@@ -75,6 +79,7 @@ pub(super) fn run(task: Task, sender: SyncSender<Message>, receiver: &Receiver<M
         in_flight: Arc::default(),
         pace_until: None,
         renew_at: Duration::ZERO,
+        refused: None,
         orphaned: false,
     };
     running.apply(begin, Commit::default(), None);
@@ -86,6 +91,11 @@ pub(super) fn run(task: Task, sender: SyncSender<Message>, receiver: &Receiver<M
         };
         match message {
             Some(Message::Input(input)) => running.take(input),
+            Some(Message::Command(input, reply)) => {
+                running.take(input);
+                let answer = running.refused.take().map_or_else(|| Ok(Vec::new()), |why| Err(why.into()));
+                let _ = reply.try_send(answer);
+            }
             Some(Message::Wake) => {}
             Some(Message::Close) => return,
             None => running.take(Input::Tick),
@@ -122,6 +132,7 @@ impl Running {
     }
 
     fn take(&mut self, input: Input) {
+        self.refused = None;
         let mut effects = Vec::new();
         let wish = self.task.machine.saved().pause_wish;
         self.task.machine.handle(self.task.clock.now(), input, &mut effects);
@@ -217,13 +228,12 @@ impl Running {
                     cause: format!("recovered from {saved}"),
                 }),
                 Effect::Emit(kind, detail) => commit.events.push((kind, detail)),
-                Effect::AskPermits => to_tell.push(coordinator::Message::Ask(self.task.id.clone())),
+                Effect::AskPermits => to_tell.push(coordinator::Message::AskPermits(self.task.id.clone())),
                 Effect::ReturnPermits => to_tell.push(coordinator::Message::Return(self.task.id.clone())),
                 // `may_step` looks at the machine before every batch; what was read is already on its way.
                 Effect::Work(_) | Effect::Halt => {}
                 Effect::EndRun(outcome, why) => commit.ended = Some((outcome, why)),
-                // Whoever commanded sees the state, which says it all.
-                Effect::Refused(_) => {}
+                Effect::Refused(why) => self.refused = Some(why),
             }
         }
         if !nothing {

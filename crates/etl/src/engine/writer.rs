@@ -19,7 +19,13 @@ const GATHER: Duration = Duration::from_millis(50);
 pub(super) enum Message {
     Commit(Box<Commit>, Option<Ack>),
     MacroMoved(Moved, Duration),
-    BeginRun { provider: String, source: String, at: Duration, reply: SyncSender<String> },
+    BeginRun { provider: String, source: String, at: Duration, reply: SyncSender<Begun> },
+}
+
+/// A run that has begun, and where it goes on reading.
+pub(super) struct Begun {
+    pub(super) run_id: String,
+    pub(super) cursor: Option<String>,
 }
 
 /// Tells a provider that a batch of its is written.
@@ -168,7 +174,8 @@ pub(super) fn run(
             }
         }
         if let Some((provider, source, at, reply)) = begin {
-            let _ = reply.send(writer.begin_run(&provider, &source, at)?);
+            let cursor = writer.cursor(&provider, &source)?;
+            let _ = reply.send(Begun { run_id: writer.begin_run(&provider, &source, at)?, cursor });
         }
     }
     Ok(writer)

@@ -104,7 +104,7 @@ pub trait Provider: Send + Sync {
 }
 
 /// What a provider may use.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Context {
     /// For requests.
     pub http: Http,

@@ -2,7 +2,8 @@
 
 use std::io::{self, Read};
 use std::net::{IpAddr, ToSocketAddrs as _};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use ureq::Agent;
@@ -11,6 +12,7 @@ use ureq::http::{HeaderMap, StatusCode, Uri};
 use super::limit::{Bounded, Limits, is_too_large};
 use super::{Failure, redact};
 use crate::core::backoff::Fault;
+use crate::engine::OnFetch;
 
 /// How long a source may take to answer, and then for the whole body.
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +33,12 @@ impl Default for Timeouts {
 const REDIRECTS_MAX: usize = 5;
 
 /// Asks sources.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Http {
     agent: Agent,
     download: u64,
+    /// Who is told of every request, and in whose name.
+    watch: Option<(String, OnFetch)>,
 }
 
 /// An answer whose body is still to be read.
@@ -55,7 +59,12 @@ impl Http {
             .timeout_recv_body(Some(timeouts.body))
             .user_agent(concat!("phalanx/", env!("CARGO_PKG_VERSION")))
             .build();
-        Self { agent: config.into(), download: limits.download }
+        Self { agent: config.into(), download: limits.download, watch: None }
+    }
+
+    /// The same, telling `watch` of every request in the name of `provider`.
+    pub(crate) fn watched(&self, provider: &str, watch: &OnFetch) -> Self {
+        Self { watch: Some((provider.to_owned(), Arc::clone(watch))), ..self.clone() }
     }
 
     /// Asks for `url`; `now` tells how far away a date in `Retry-After` is.
@@ -70,7 +79,13 @@ impl Http {
             for (name, value) in headers {
                 request = request.header(*name, *value);
             }
-            let answer = request.call().map_err(|error| failure(url, error))?;
+            let asked = Instant::now();
+            let answer = request.call();
+            if let Some((provider, watch)) = &self.watch {
+                let status = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+                watch(provider, status, asked.elapsed());
+            }
+            let answer = answer.map_err(|error| failure(url, error))?;
             if answer.status().is_redirection() && answer.status() != StatusCode::NOT_MODIFIED {
                 let to = answer.headers().get("location").and_then(|to| to.to_str().ok()).unwrap_or_default();
                 let next = redirect(&uri, to, &is_loopback)?;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::read::Reader;
 use super::{Error, rows};
@@ -24,7 +25,7 @@ pub enum Goal {
 }
 
 /// A record on the way, and where the shortest paths go from there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Stop {
     /// Its name.
     pub urn: String,
@@ -33,11 +34,12 @@ pub struct Stop {
     /// How the one before leads here; empty at the start.
     pub by: &'static str,
     /// What follows.
+    #[schema(no_recursion)]
     pub next: Vec<Stop>,
 }
 
 /// Every shortest path, as a tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Paths {
     /// The tree, where there is a path.
@@ -51,7 +53,7 @@ pub struct Paths {
 }
 
 /// Where a path ends before the goal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub struct End {
     pub urn: String,

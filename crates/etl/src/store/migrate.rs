@@ -6,8 +6,12 @@ use rusqlite::Connection;
 
 use super::Error;
 
-pub(super) const MIGRATIONS: &[&str] =
-    &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+];
 
 /// Brings the file to the newest version, all steps or none; refuses a file that is newer still.
 pub(super) fn migrate(connection: &mut Connection, file: &Path, migrations: &[&str]) -> Result<(), Error> {

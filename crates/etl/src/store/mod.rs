@@ -6,9 +6,11 @@
 mod graph;
 mod migrate;
 mod query;
+mod rank;
 mod read;
 mod record;
 mod resume;
+mod search;
 mod view;
 mod write;
 
@@ -20,9 +22,10 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
 pub use graph::{End, Goal, Paths, Stop, WAY};
-pub use query::{Change, Exported, ExportedLink, Hit, Holding, Query};
+pub use query::{Change, Exported, ExportedLink, Holding};
 pub use read::Reader;
 pub(crate) use resume::Letter;
+pub use search::{Hit, Query, parse_since};
 pub use view::{
     Checkpoint, DeadLetter, EventRow, LinkView, MacroStats, ProviderStats, RecordView, RunRow, Step, Version,
 };
@@ -104,7 +107,10 @@ fn open_for_reading(file: &Path) -> Result<Connection, Error> {
             drop(open(file)?);
             open_for_reading(file)
         }
-        _ => Ok(connection),
+        _ => {
+            connection.pragma_update(None, "cache_size", -16_000)?;
+            Ok(connection)
+        }
     }
 }
 

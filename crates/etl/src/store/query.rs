@@ -1,50 +1,13 @@
-//! Asking for records: by words, by what changed, by provider.
+//! Asking for records: by what changed, by provider, all of them.
 
 use std::collections::BTreeMap;
 
-use rusqlite::types::Value;
-use rusqlite::{OptionalExtension as _, params, params_from_iter};
+use rusqlite::{OptionalExtension as _, params};
 use serde::Serialize;
 
 use super::read::Reader;
 use super::{Error, rows};
 use crate::providers::Provider;
-
-/// What to look for.
-#[derive(Clone, Debug, Default)]
-pub struct Query {
-    /// Words, all of which must be there; "several words" in quotes stand next to each other, `inject*` is a beginning.
-    pub text: String,
-    /// Kinds, such as `cve`; all where there is none.
-    pub types: Vec<String>,
-    /// What it is among its kind, such as `technique`.
-    pub subtype: Option<String>,
-    /// How bad, in any case of letters.
-    pub severity: Option<String>,
-    /// Changed or published then or later: a year, a month or a day.
-    pub since: Option<String>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// A record that was found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs, reason = "the names are the documentation")]
-pub struct Hit {
-    pub urn: String,
-    #[serde(rename = "type")]
-    pub kind: String,
-    pub subtype: String,
-    pub title: String,
-    pub severity: Option<String>,
-    pub status: Option<String>,
-    pub published: Option<String>,
-    pub modified: Option<String>,
-    /// The words where they stand, in brackets.
-    pub excerpt: String,
-    /// How well it fits; the best is the largest.
-    pub score: f64,
-}
 
 /// What the store holds of a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -100,70 +63,6 @@ pub struct Change {
 }
 
 impl Reader {
-    /// The records that fit, best first.
-    pub fn search(&self, query: &Query) -> Result<Vec<Hit>, Error> {
-        let words = expression(&query.text);
-        if words.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut filters = String::new();
-        let mut values: Vec<Value> = vec![words.into()];
-        let mut filter = |sql: &str, value: &str| {
-            values.push(value.to_owned().into());
-            filters.push_str(&sql.replace('?', &format!("?{}", values.len())));
-        };
-        if !query.types.is_empty() {
-            filter(
-                " AND r.provider IN (SELECT value FROM json_each(?))",
-                &serde_json::json!(query.types).to_string(),
-            );
-        }
-        if let Some(subtype) = &query.subtype {
-            filter(" AND r.subtype = ?", subtype);
-        }
-        if let Some(severity) = &query.severity {
-            filter(" AND r.severity = ? COLLATE NOCASE", severity);
-        }
-        if let Some(since) = &query.since {
-            filter(" AND max(coalesce(r.modified, ''), coalesce(r.published, '')) >= ?", since);
-        }
-        values.push((query.limit as i64).into());
-        let limit = values.len();
-        // A word in the title weighs more. Only what is shown is read in full.
-        let best = if filters.is_empty() {
-            format!(
-                "SELECT rowid AS id, bm25(search, 5.0, 1.0) AS score FROM search WHERE search MATCH ?1
-                 ORDER BY score LIMIT ?{limit}"
-            )
-        } else {
-            format!(
-                "SELECT r.id, bm25(search, 5.0, 1.0) AS score FROM search JOIN records r ON r.id = search.rowid
-                 WHERE search MATCH ?1 {filters} ORDER BY score LIMIT ?{limit}"
-            )
-        };
-        let sql = format!(
-            "WITH best AS MATERIALIZED ({best})
-             SELECT r.urn, r.provider, r.subtype, r.title, r.severity, r.status, r.published, r.modified,
-                snippet(search, -1, '[', ']', '…', 16), -best.score
-             FROM best JOIN search ON search.rowid = best.id JOIN records r ON r.id = best.id
-             WHERE search MATCH ?1 ORDER BY best.score, r.urn"
-        );
-        rows(&self.connection, &sql, params_from_iter(values), |row| {
-            Ok(Hit {
-                urn: row.get(0)?,
-                kind: row.get(1)?,
-                subtype: row.get(2)?,
-                title: row.get(3)?,
-                severity: row.get(4)?,
-                status: row.get(5)?,
-                published: row.get(6)?,
-                modified: row.get(7)?,
-                excerpt: row.get(8)?,
-                score: row.get(9)?,
-            })
-        })
-    }
-
     /// What the store holds of each of `providers`.
     pub fn holdings(
         &self,
@@ -264,37 +163,5 @@ impl Reader {
                 run: row.get(2)?,
             })
         })
-    }
-}
-
-/// The words of a person as the index takes them: nothing in them is an operator, besides quotes and a star at the end.
-fn expression(text: &str) -> String {
-    let mut terms = Vec::new();
-    for (at, part) in text.split('"').enumerate() {
-        let is_phrase = at % 2 == 1;
-        let words = if is_phrase { vec![part] } else { part.split_whitespace().collect() };
-        for word in words {
-            if !word.chars().any(char::is_alphanumeric) {
-                continue;
-            }
-            let (word, star) = match word.strip_suffix('*') {
-                Some(beginning) if !is_phrase => (beginning, "*"),
-                _ => (word, ""),
-            };
-            terms.push(format!("\"{word}\"{star}"));
-        }
-    }
-    terms.join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_of_a_person_are_never_operators() {
-        assert_eq!(expression("sql injection"), r#""sql" "injection""#);
-        assert_eq!(expression(r#"a "b c" inject* NEAR("#), r#""a" "b c" "inject"* "NEAR(""#);
-        assert_eq!(expression("- * \" ("), "");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, Row};
@@ -12,6 +13,7 @@ use super::view::{
 };
 use super::write::unpack;
 use super::{Error, rows};
+use crate::core::timetable::Past;
 use crate::source::hex;
 
 /// A value whose fields are the columns of the same name, besides those that are given.
@@ -57,6 +59,25 @@ impl Reader {
         )
     }
 
+    /// What the timetable must know of each provider.
+    pub fn pasts(&self) -> Result<BTreeMap<String, Past>, Error> {
+        let since_epoch = |ms: i64| Duration::from_millis(ms.unsigned_abs());
+        let sql = "SELECT p.id, p.created_ms, max(r.started_ms),
+                max(r.ended_ms) FILTER (WHERE r.outcome LIKE 'completed%'),
+                coalesce(max(r.id = p.run_id AND r.ended_ms IS NULL), 0)
+             FROM providers p LEFT JOIN runs r ON r.provider = p.id AND NOT r.is_retry GROUP BY p.id";
+        let past = |row: &Row<'_>| {
+            let past = Past {
+                known_since: since_epoch(row.get(1)?),
+                began: row.get::<_, Option<i64>>(2)?.map(since_epoch),
+                completed: row.get::<_, Option<i64>>(3)?.map(since_epoch),
+                under_way: row.get(4)?,
+            };
+            Ok((row.get(0)?, past))
+        };
+        Ok(rows(&self.connection, sql, [], past)?.into_iter().collect())
+    }
+
     /// The macro machine; `None` before the first run.
     pub fn macro_stats(&self) -> Result<Option<MacroStats>, Error> {
         let mut provider_states = BTreeMap::new();
@@ -78,7 +99,17 @@ impl Reader {
 
     /// Runs, newest last.
     pub fn runs(&self) -> Result<Vec<RunRow>, Error> {
-        let mut runs = rows(&self.connection, "SELECT * FROM runs ORDER BY seq", [], |row| {
+        self.runs_by("SELECT * FROM runs ORDER BY seq", [])
+    }
+
+    /// The latest runs of a provider, newest first.
+    pub fn runs_of(&self, provider: &str, limit: usize) -> Result<Vec<RunRow>, Error> {
+        let sql = "SELECT * FROM runs WHERE provider = ?1 ORDER BY seq DESC LIMIT ?2";
+        self.runs_by(sql, rusqlite::params![provider, limit as i64])
+    }
+
+    fn runs_by(&self, sql: &str, params: impl rusqlite::Params) -> Result<Vec<RunRow>, Error> {
+        let mut runs = rows(&self.connection, sql, params, |row| {
             let started: i64 = row.get("started_ms")?;
             Ok(from_row!(row => RunRow {
                 provider, outcome, read, stored, unchanged, dead_lettered, skipped, reason;
@@ -132,18 +163,26 @@ impl Reader {
 
     /// The latest events, oldest first.
     pub fn events(&self, limit: usize) -> Result<Vec<EventRow>, Error> {
-        self.latest("SELECT * FROM events ORDER BY seq DESC LIMIT ?1", limit, |row| {
-            Ok(from_row!(row => EventRow {
-                seq, provider, run_id, kind, detail; at: time(row, "at_ms")?,
-            }))
-        })
+        self.latest("SELECT * FROM events ORDER BY seq DESC LIMIT ?1", limit, event)
+    }
+
+    /// Every event after the one of that number, oldest first.
+    pub fn events_after(&self, seq: i64) -> Result<Vec<EventRow>, Error> {
+        rows(&self.connection, "SELECT * FROM events WHERE seq > ?1 ORDER BY seq", [seq], event)
     }
 
     /// Every step of every machine, oldest first.
     pub fn history(&self) -> Result<Vec<Step>, Error> {
-        let sql =
-            "SELECT machine, from_state AS \"from\", to_state AS \"to\", cause FROM history ORDER BY seq";
-        rows(&self.connection, sql, [], |row| Ok(from_row!(row => Step { machine, from, to, cause; })))
+        self.history_after(0)
+    }
+
+    /// Every step after the one of that number, oldest first.
+    pub fn history_after(&self, seq: i64) -> Result<Vec<Step>, Error> {
+        let sql = "SELECT seq, machine, from_state AS \"from\", to_state AS \"to\", cause FROM history
+            WHERE seq > ?1 ORDER BY seq";
+        rows(&self.connection, sql, [seq], |row| {
+            Ok(from_row!(row => Step { seq, machine, from, to, cause; }))
+        })
     }
 
     /// The record of that URN. The bare form of an ASVS id is the newest loaded one.
@@ -211,6 +250,12 @@ impl Reader {
         latest.reverse();
         Ok(latest)
     }
+}
+
+fn event(row: &Row<'_>) -> rusqlite::Result<EventRow> {
+    Ok(from_row!(row => EventRow {
+        seq, provider, run_id, kind, detail; at: time(row, "at_ms")?,
+    }))
 }
 
 fn pair<A: rusqlite::types::FromSql, B: rusqlite::types::FromSql>(row: &Row<'_>) -> rusqlite::Result<(A, B)> {

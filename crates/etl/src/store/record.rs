@@ -61,11 +61,10 @@ pub(super) fn store(
     if known.is_some() {
         say_what_changed(to, id)?;
     }
-    to.prepare_cached("INSERT INTO search (rowid, title, text) VALUES (?1, ?2, ?3)")?.execute(params![
-        id,
-        record.title,
-        record.text
-    ])?;
+    to.prepare_cached(
+        "INSERT INTO search (rowid, title, text, facets) SELECT id, title, text, facets FROM records WHERE id = ?1",
+    )?
+    .execute([id])?;
     to.prepare_cached(
         "INSERT OR REPLACE INTO provenance (record_id, source_id, position, run_id, stored_ms)
          VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -86,7 +85,8 @@ fn keep_version(to: &Connection, id: i64) -> Result<(), Error> {
     )?
     .execute([id])?;
     to.prepare_cached(
-        "INSERT INTO search (search, rowid, title, text) SELECT 'delete', id, title, text FROM records WHERE id = ?1",
+        "INSERT INTO search (search, rowid, title, text, facets)
+         SELECT 'delete', id, title, text, facets FROM records WHERE id = ?1",
     )?
     .execute([id])?;
     Ok(())

@@ -268,3 +268,92 @@ fn a_file_of_somebody_else_is_refused_and_left_alone() {
         assert_eq!(std::fs::read(file).unwrap(), before, "{}", file.display());
     }
 }
+
+fn found(file: &Path, query: Query) -> Vec<String> {
+    let hits = Reader::open(file).unwrap().search(&Query { limit: 20, ..query }).unwrap();
+    hits.into_iter().map(|hit| hit.urn.rsplit("::").next().unwrap().to_owned()).collect()
+}
+
+fn words(text: &str) -> Query {
+    Query { text: text.to_owned(), ..Query::default() }
+}
+
+#[test]
+fn filters_narrow_a_search_and_never_count_as_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let (mut writer, run) = begin(&file);
+    let one = |id: &str, severity: &str, published: &str, modified: Option<&str>| Record {
+        severity: Some(severity.to_owned()),
+        published: Some(published.to_owned()),
+        modified: modified.map(str::to_owned),
+        ..record(id, "an open door", "CWE-1")
+    };
+    let records = [
+        one("CVE-2024-1001", "HIGH", "2023-05-06T00:00:00", None),
+        one("CVE-2024-1002", "Very High", "2023-05-06T00:00:00", Some("2024-03-10T00:00:00")),
+        one("CVE-2024-1003", "LOW", "2024-12-31T00:00:00", None),
+        Record { subtype: "data source", ..record("CVE-2024-1004", "another door", "CWE-1") },
+    ];
+    let entries = records.into_iter().enumerate().map(|(at, one)| stored(at as u64, one)).collect();
+    writer.commit(&[commit(&run, entries)]).unwrap();
+    let severity = |text: &str| Query { severity: Some(text.to_owned()), ..words("door") };
+    assert_eq!(found(&file, severity("high")), ["CVE-2024-1001"]);
+    assert_eq!(found(&file, severity("very high")), ["CVE-2024-1002"]);
+    let since = |text: &str| found(&file, Query { since: Some(text.to_owned()), ..words("door") });
+    assert_eq!(since("2023"), ["CVE-2024-1001", "CVE-2024-1002", "CVE-2024-1003"]);
+    assert_eq!(since("2024"), ["CVE-2024-1002", "CVE-2024-1003"]);
+    assert_eq!(since("2024-03"), ["CVE-2024-1002", "CVE-2024-1003"]);
+    assert_eq!(since("2024-03-11"), ["CVE-2024-1003"]);
+    assert_eq!(since("2025"), Vec::<String>::new());
+    let sort = Query { subtype: Some("data source".to_owned()), ..words("door") };
+    assert_eq!(found(&file, sort), ["CVE-2024-1004"]);
+    let kind = |kind: &str| found(&file, Query { types: vec![kind.to_owned()], ..words("door") }).len();
+    assert_eq!((kind("cve"), kind("cwe")), (4, 0));
+    for no_word in ["high", "kcve", "\u{e000}kcve", "vulnerability", "y2024"] {
+        assert_eq!(found(&file, words(no_word)), Vec::<String>::new(), "{no_word}");
+    }
+}
+
+#[test]
+fn what_changed_is_found_by_its_new_words_and_filters_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let (mut writer, run) = begin(&file);
+    let as_it = |text: &str, severity: &str| {
+        let one = Record { severity: Some(severity.to_owned()), ..record("CVE-2024-1001", text, "CWE-1") };
+        commit(&run, vec![stored(0, one)])
+    };
+    writer.commit(&[as_it("a door", "LOW")]).unwrap();
+    writer.commit(&[as_it("a window", "HIGH")]).unwrap();
+    let severity = |text: &str| Query { severity: Some(text.to_owned()), ..words("window") };
+    assert_eq!(found(&file, words("door")), Vec::<String>::new());
+    assert_eq!(found(&file, severity("low")), Vec::<String>::new());
+    assert_eq!(found(&file, severity("high")), ["CVE-2024-1001"]);
+}
+
+#[test]
+fn a_small_catalogue_and_a_fitting_title_are_found_among_thousands_that_use_the_same_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.db");
+    let (mut writer, run) = begin(&file);
+    writer.register("cwe", "cwe", AT).unwrap();
+    let weakness = Record {
+        urn: Urn::new("cwe", "CWE-1").unwrap(),
+        title: "Door left open".to_owned(),
+        ..record("CVE-2024-1000", "Somebody left it.", "CWE-2")
+    };
+    let titled =
+        Record { title: "The door is open".to_owned(), ..record("CVE-2024-1001", "It is.", "CWE-1") };
+    let weakness = Commit { provider: "cwe".to_owned(), ..commit(&run, vec![stored(0, weakness)]) };
+    writer.commit(&[weakness, commit(&run, vec![stored(0, titled)])]).unwrap();
+    let many = (0..3_000).map(|at| {
+        let text = "Somebody came to a door, found that it was open, and went in as if it were a home.";
+        stored(at, record(&format!("CVE-2024-{}", 10_000 + at), text, "CWE-1"))
+    });
+    writer.commit(&[commit(&run, many.collect())]).unwrap();
+    let hits = found(&file, words("open door"));
+    assert_eq!(hits.len(), 20);
+    assert_eq!(&hits[..2], ["CWE-1", "CVE-2024-1001"]);
+    assert_eq!(found(&file, Query { types: vec!["cwe".to_owned()], ..words("open door") }), ["CWE-1"]);
+}

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 /// A provider's statistics, with the names of the design and what the broker says.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs, reason = "the names are the documentation: they are the design's")]
 pub struct ProviderStats {
     pub id: String,
@@ -33,7 +34,7 @@ pub struct ProviderStats {
 }
 
 /// The macro machine's statistics, with the names of the design.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs, reason = "the names are the documentation: they are the design's")]
 pub struct MacroStats {
     pub id: String,
@@ -46,7 +47,7 @@ pub struct MacroStats {
 }
 
 /// A run, as the summary shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub struct RunRow {
@@ -68,7 +69,7 @@ pub struct RunRow {
 }
 
 /// A checkpoint: the five fields of the design.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "PascalCase")]
 #[allow(missing_docs, reason = "the names are the documentation: they are the design's")]
 pub struct Checkpoint {
@@ -83,7 +84,7 @@ pub struct Checkpoint {
 }
 
 /// An item nobody understood.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub struct DeadLetter {
@@ -102,7 +103,7 @@ pub struct DeadLetter {
 }
 
 /// An event, as it was kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub struct EventRow {
@@ -115,9 +116,11 @@ pub struct EventRow {
 }
 
 /// A step of a machine, as it was kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub struct Step {
+    #[serde(skip)]
+    pub seq: i64,
     pub machine: String,
     pub from: String,
     pub to: String,
@@ -125,7 +128,7 @@ pub struct Step {
 }
 
 /// An earlier version of a record.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub struct Version {
@@ -139,7 +142,7 @@ pub struct Version {
 }
 
 /// A record at the other end of a link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub struct LinkView {
     pub kind: String,
@@ -149,7 +152,7 @@ pub struct LinkView {
 }
 
 /// All there is of one record.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub struct RecordView {
