@@ -16,16 +16,6 @@ pub(crate) struct CassandraArgs {
     session: SessionArgs,
 }
 
-/// The same for commands that can do without.
-#[derive(Args)]
-pub(crate) struct PerhapsCassandraArgs {
-    /// Keep charts in Cassandra: some hosts of the cluster, `host[:port]` separated by commas.
-    #[arg(long = "cassandra-hosts", env = "CASSANDRA_HOSTS", value_name = "HOSTS")]
-    hosts: Option<String>,
-    #[command(flatten)]
-    session: SessionArgs,
-}
-
 /// How we speak with Cassandra.
 #[derive(Args)]
 struct SessionArgs {
@@ -60,14 +50,6 @@ struct SessionArgs {
 impl CassandraArgs {
     pub(crate) fn config(self) -> anyhow::Result<Config> {
         self.session.config(self.hosts)
-    }
-}
-
-impl PerhapsCassandraArgs {
-    /// None where no host is named.
-    pub(crate) fn config(self) -> anyhow::Result<Option<Config>> {
-        let hosts = self.hosts.filter(|hosts| !hosts.trim().is_empty());
-        hosts.map(|hosts| self.session.config(hosts)).transpose()
     }
 }
 

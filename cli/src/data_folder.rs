@@ -1,22 +1,38 @@
-//! The folder of an embedded defender: where it is reached, and the token that changing needs.
+//! The folder of an embedded defender: its charts, where it is reached, and the token that changing needs.
 
 use std::fs::{self, OpenOptions};
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use crate::random;
+
 /// The folder of an embedded defender.
 pub(crate) struct DataFolder(PathBuf);
 
 impl DataFolder {
+    /// The folder, whether it is there or not.
+    pub(crate) fn at(folder: &Path) -> Self {
+        Self(folder.to_owned())
+    }
+
     /// The folder, made where it is not there.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)
             .with_context(|| format!("the data folder {} cannot be made", folder.display()))?;
-        Ok(Self(folder.to_owned()))
+        Ok(Self::at(folder))
+    }
+
+    /// The file of the charts.
+    pub(crate) fn charts(&self) -> PathBuf {
+        self.0.join("charts.db")
+    }
+
+    /// The strategy, where no other file is named.
+    pub(crate) fn strategy(&self) -> PathBuf {
+        self.0.join("strategy.toml")
     }
 
     fn address_file(&self) -> PathBuf {
@@ -27,22 +43,31 @@ impl DataFolder {
         self.0.join("api-token")
     }
 
+    /// Where the defender listens that has the folder. The note may be left of one that was killed: what counts is who
+    /// has the lock.
+    pub(crate) fn address(&self) -> Option<String> {
+        read(&self.address_file())
+    }
+
+    /// The token of this folder, if one was made.
+    pub(crate) fn token(&self) -> Option<String> {
+        read(&self.token_file())
+    }
+
     /// The token of this folder, made where there is none. Nobody else on this machine may read it.
     pub(crate) fn make_token(&self) -> Result<String> {
-        let path = self.token_file();
-        if let Some(known) = read(&path) {
+        if let Some(known) = self.token() {
             return Ok(known);
         }
-        let random = || RandomState::new().hash_one(0_u64);
-        let token = format!("{:016x}{:016x}", random(), random());
-        let mut file = OpenOptions::new()
+        let (path, token) = (self.token_file(), random::hex());
+        let written = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
             .mode(0o600)
             .open(&path)
-            .with_context(|| format!("{} cannot be written", path.display()))?;
-        file.write_all(token.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
+            .and_then(|mut file| file.write_all(token.as_bytes()));
+        written.with_context(|| format!("{} cannot be written", path.display()))?;
         Ok(token)
     }
 

@@ -1,8 +1,15 @@
 //! The `phalanx` binary: arguments in, library calls, exit code.
 
 mod cassandra;
+mod client;
 mod commands;
+mod connect;
 mod data_folder;
+mod paint;
+mod place;
+mod random;
+mod settings;
+mod signals;
 
 use std::io;
 use std::process::ExitCode;

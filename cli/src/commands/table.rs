@@ -4,23 +4,40 @@ use std::fmt;
 
 use comfy_table::presets::NOTHING;
 
+use crate::paint::Paint;
+
 /// Columns under their names, as wide as they need to be.
-pub(crate) struct Table(comfy_table::Table);
+pub(crate) struct Table {
+    table: comfy_table::Table,
+    /// Of each line.
+    paints: Vec<Paint>,
+}
 
 impl Table {
     pub(crate) fn new(columns: &[&str]) -> Self {
         let mut table = comfy_table::Table::new();
         table.load_style(NOTHING).set_header(columns.iter().copied());
-        Self(table)
+        Self { table, paints: Vec::new() }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.0.add_row(cells);
+        self.painted(Paint::Plain, cells);
+    }
+
+    /// A row in a colour, where colours are shown.
+    pub(crate) fn painted(&mut self, paint: Paint, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().collect();
+        let lines = cells.iter().map(|cell| cell.lines().count()).max().unwrap_or_default().max(1);
+        self.paints.resize(self.paints.len() + lines, paint);
+        self.table.add_row(cells);
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.trim_fmt().fmt(f)
+        let text = self.table.trim_fmt();
+        let paints = std::iter::once(&Paint::Bold).chain(&self.paints);
+        let lines: Vec<String> = text.lines().zip(paints).map(|(line, paint)| paint.on(line)).collect();
+        f.write_str(&lines.join("\n"))
     }
 }

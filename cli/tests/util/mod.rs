@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses its share")]
 
+pub(crate) mod fleet;
+pub(crate) mod running;
+
 use std::path::Path;
 use std::process::Command;
 

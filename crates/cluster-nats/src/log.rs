@@ -24,6 +24,7 @@ use crate::kv::{found_instead, last_message, micros};
 /// The server hands out so many messages at once at most.
 const BATCH_MAX: usize = 1000;
 const END_OF_BATCH: u16 = 204;
+const NO_SUCH_MESSAGE: u64 = 10043;
 
 pub(crate) struct Stream {
     connection: Connection,
@@ -140,6 +141,16 @@ impl Log for Stream {
     async fn last(&self, subject: &str) -> Result<Option<Message>, Error> {
         check::subject(subject)?;
         self.one(format!("last of {subject}"), json!({ "last_by_subj": subject })).await
+    }
+
+    async fn remove(&self, sequence: u64) -> Result<bool, Error> {
+        let name = &self.config.name;
+        let ask = json!({ "seq": sequence, "no_erase": true });
+        match self.connection.api::<Value>(&format!("STREAM.MSG.DELETE.{name}"), &ask).await {
+            Ok(_) => Ok(true),
+            Err(trouble) if trouble.code() == Some(NO_SUCH_MESSAGE) => Ok(false),
+            Err(trouble) => Err(trouble.into_write_error(format!("removal of {sequence} from {name}"), name)),
+        }
     }
 
     async fn info(&self) -> Result<LogInfo, Error> {

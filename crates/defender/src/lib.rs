@@ -11,7 +11,9 @@
 //! - [`pipeline`]: from a message to rows and alarms, around all of these;
 //! - [`weights`]: what chambers weigh in the balance of the fleet;
 //! - [`collector`]: the way in;
-//! - [`worker`]: all of it as a worker of a fleet;
+//! - [`report`]: what one run came to;
+//! - [`dead_letter`]: messages that were given up;
+//! - [`worker`]: all of it as a worker of a fleet, and its [`Metrics`];
 //! - [`api`]: its HTTP API.
 //!
 //! Everything but stores, cache and sources is pure: no clock, no IO, the same answer whenever it is asked.
@@ -19,13 +21,18 @@
 pub mod api;
 pub mod cache;
 pub mod collector;
+pub mod dead_letter;
 mod digest;
 pub mod judge;
+mod metrics;
 pub mod notification;
 pub mod pipeline;
 pub mod record;
+pub mod report;
 pub mod store;
 pub mod strategy;
 pub mod traces;
 pub mod weights;
 pub mod worker;
+
+pub use metrics::Metrics;

@@ -150,6 +150,22 @@ pub enum Outcome {
     Dead,
 }
 
+impl Outcome {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Processed, Self::NoCharts, Self::Duplicate, Self::Command, Self::Dead];
+
+    /// Its name, in rows, answers and labels.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Processed => "processed",
+            Self::NoCharts => "no_charts",
+            Self::Duplicate => "duplicate",
+            Self::Command => "command",
+            Self::Dead => "dead",
+        }
+    }
+}
+
 /// The row that says which attempt at a message counts: rows of other attempts are to be ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Context {
@@ -212,6 +228,20 @@ pub enum Severity {
     Critical,
 }
 
+impl Severity {
+    /// All of them, the least first.
+    pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
+
+    /// Its name, in rows, answers and labels.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
 /// Where an alarm stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -222,6 +252,20 @@ pub enum AlarmState {
     Acknowledged,
     /// The condition holds no more.
     Cleared,
+}
+
+impl AlarmState {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Acknowledged, Self::Cleared];
+
+    /// Its name, in rows and answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Acknowledged => "acknowledged",
+            Self::Cleared => "cleared",
+        }
+    }
 }
 
 /// An alarm.

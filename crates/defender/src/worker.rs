@@ -9,11 +9,13 @@ use jiff::Timestamp;
 use phalanx_cluster::backend::{Backend, Settings};
 use phalanx_cluster::core::{Config, Position, WorkerState};
 use phalanx_cluster::{
-    Cluster, DoorbellConfig, Handle, HookError, Hooks, Metrics, Owned, Problem, StartError, backend,
+    Cluster, DoorbellConfig, Handle, HookError, Hooks, Owned, Problem, StartError, backend,
 };
+use phalanx_service::Watchdog;
 use thiserror::Error;
 use tokio::task::JoinSet;
 
+use crate::Metrics;
 use crate::cache::{self, Cache};
 use crate::collector::Collector;
 use crate::judge::Remark;
@@ -123,6 +125,7 @@ pub struct Defender {
     strategy: Arc<Holder>,
     pipeline: Pipeline,
     collector: Collector,
+    watchdog: Watchdog,
     /// What goes on beside the worker, and ends with it.
     _beside: JoinSet<()>,
 }
@@ -142,6 +145,7 @@ impl Defender {
         let assignments = backend.bucket(&settings.assignments).await?;
         let alarms = backend.log(&settings.alarms).await?;
         let notifications = backend.log(&settings.notifications).await?;
+        let watchdog = Watchdog::default();
         let inside = Inside {
             cache: cache.clone(),
             estimator: Arc::new(Mutex::new(Estimator::new(Instant::now(), options.weight_update_interval))),
@@ -154,8 +158,9 @@ impl Defender {
             alarms,
             observer: Arc::new(inside.clone()),
             patience: pipeline::PATIENCE,
+            watchdog: watchdog.clone(),
         };
-        let pipeline = Pipeline::new(parts, options.metrics.registry());
+        let pipeline = Pipeline::new(parts, options.metrics.pipeline().clone());
         let source = ChamberSource::new(store.clone(), assignments.clone(), options.weight_cache_ttl);
         let mut builder = Cluster::builder(backend)
             .settings(settings)
@@ -164,7 +169,7 @@ impl Defender {
             .partitions(source)
             .handler(pipeline.clone())
             .hooks(inside.clone())
-            .metrics(options.metrics);
+            .metrics(options.metrics.cluster().clone());
         if let Some((name, uid)) = &options.pod {
             builder = builder.pod(name, uid);
         }
@@ -190,7 +195,7 @@ impl Defender {
             async move { inside.estimate(&*store, &*assignments).await }
         });
         let collector = Collector::new(store.clone(), notifications);
-        Ok(Self { cluster, cache, store, strategy, pipeline, collector, _beside: beside })
+        Ok(Self { cluster, cache, store, strategy, pipeline, collector, watchdog, _beside: beside })
     }
 
     /// The worker.
@@ -221,6 +226,11 @@ impl Defender {
     /// The way in.
     pub fn collector(&self) -> &Collector {
         &self.collector
+    }
+
+    /// Notices messages that are stuck in the pipeline.
+    pub fn watchdog(&self) -> &Watchdog {
+        &self.watchdog
     }
 
     /// Leaves in good order.

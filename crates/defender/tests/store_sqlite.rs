@@ -92,7 +92,7 @@ async fn points_and_traces_expire_and_the_chart_state_stays() {
     fixture.put_t_chart(&chamber, "run-1", &["x".into()]).await.unwrap();
     let counts = async || {
         let points = fixture.u_charts(&chamber, "power", None, 9).await.unwrap().len();
-        let contexts = fixture.contexts(&chamber, 9).await.unwrap().len();
+        let contexts = fixture.contexts(&chamber, None, 9).await.unwrap().len();
         (points, contexts, fixture.t_chart(&chamber, "run-1").await.unwrap().is_some())
     };
     assert_eq!(fixture.expire(now + day * 6).await.unwrap(), 0);
@@ -223,5 +223,5 @@ async fn one_bad_row_does_not_harm_those_that_share_its_transaction() {
             _ => outcome.unwrap(),
         }
     }
-    assert_eq!(fixture.contexts(&all[0].chamber, 99).await.unwrap().len(), 39);
+    assert_eq!(fixture.contexts(&all[0].chamber, None, 99).await.unwrap().len(), 39);
 }

@@ -19,6 +19,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// beat.turned(now);
 /// assert_eq!(watchdog.stuck(now + PATIENCE), Vec::<String>::new());
 /// assert_eq!(watchdog.stuck(now + PATIENCE + Duration::from_millis(1)), ["event loop"]);
+/// beat.waits();
+/// assert!(watchdog.stuck(now + PATIENCE * 2).is_empty(), "whoever waits for others is not stuck");
 /// drop(beat);
 /// assert!(watchdog.stuck(now + PATIENCE * 2).is_empty(), "a loop that has ended is not stuck");
 /// ```
@@ -28,7 +30,7 @@ pub struct Watchdog(Arc<Mutex<Loops>>);
 #[derive(Debug, Default)]
 struct Loops {
     next: u64,
-    turns: BTreeMap<u64, (String, Instant)>,
+    turns: BTreeMap<u64, (String, Option<Instant>)>,
 }
 
 impl Watchdog {
@@ -38,14 +40,17 @@ impl Watchdog {
         let mut loops = self.lock();
         let number = loops.next;
         loops.next += 1;
-        loops.turns.insert(number, (name.to_owned(), Instant::now()));
+        loops.turns.insert(number, (name.to_owned(), Some(Instant::now())));
         Beat { watchdog: self.clone(), number }
     }
 
     /// The loops that have made no turn for longer than [`PATIENCE`].
     pub fn stuck(&self, now: Instant) -> Vec<String> {
         let loops = self.lock();
-        let stuck = loops.turns.values().filter(|(_, turned)| now.duration_since(*turned) > PATIENCE);
+        let is_stuck = |turned: &Option<Instant>| {
+            turned.is_some_and(|turned| now.saturating_duration_since(turned) > PATIENCE)
+        };
+        let stuck = loops.turns.values().filter(|(_, turned)| is_stuck(turned));
         stuck.map(|(name, _)| name.clone()).collect()
     }
 
@@ -65,7 +70,14 @@ impl Beat {
     /// The loop made a turn.
     pub fn turned(&self, now: Instant) {
         if let Some((_, turned)) = self.watchdog.lock().turns.get_mut(&self.number) {
-            *turned = now;
+            *turned = Some(now);
+        }
+    }
+
+    /// The loop waits for something outside, and says when it goes on: until then it is not stuck, however long that takes.
+    pub fn waits(&self) {
+        if let Some((_, turned)) = self.watchdog.lock().turns.get_mut(&self.number) {
+            *turned = None;
         }
     }
 }

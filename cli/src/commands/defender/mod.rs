@@ -1,13 +1,13 @@
 mod plan;
 mod run;
-mod variables;
 
 use std::process::ExitCode;
 
 use clap::Args;
 
 use plan::Plan;
-use variables::Variables;
+
+use crate::settings::variables::Variables;
 
 /// Runs a defender: it joins the fleet at NATS, or works alone in a data folder.
 ///

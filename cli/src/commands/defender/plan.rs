@@ -1,129 +1,38 @@
 //! From what was given to what is started: everything that is wrong is said at once.
 
-use std::fmt::Display;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use phalanx_cluster::DoorbellConfig;
-use phalanx_cluster::backend::Settings;
 use phalanx_cluster::core::Config;
 use phalanx_cluster::core::planner::{self, Strategy};
-use phalanx_cluster_nats as nats;
-use phalanx_defender::store::cassandra;
 use phalanx_defender::worker::Options;
 
-use super::variables::Variables;
+use crate::data_folder::DataFolder;
+use crate::random;
+use crate::settings::places::Places;
+use crate::settings::reader::{Reader, text};
+use crate::settings::variables::Variables;
 
 /// What is to be started.
 #[derive(Clone)]
 pub(crate) struct Plan {
-    pub(crate) coordination: Coordination,
-    pub(crate) charts: Charts,
+    pub(crate) places: Places,
     pub(crate) options: Options,
     pub(crate) http_addr: String,
     pub(crate) token: Option<String>,
     pub(crate) strategy: PathBuf,
 }
 
-/// Where defenders meet.
-#[derive(Clone, Debug)]
-pub(crate) enum Coordination {
-    /// In this process, kept in a folder.
-    Embedded(PathBuf),
-    /// At NATS.
-    Nats(Box<nats::Config>),
-}
-
-/// Where charts are kept.
-#[derive(Clone, Debug)]
-pub(crate) enum Charts {
-    /// In a file of this folder.
-    Sqlite(PathBuf),
-    /// In Cassandra.
-    Cassandra(Box<cassandra::Config>),
-}
-
-/// Reads values and collects what is wrong with them.
-#[derive(Default)]
-struct Reader {
-    wrong: Vec<String>,
-}
-
-impl Reader {
-    fn parsed<T: FromStr>(
-        &mut self,
-        name: &str,
-        given: Option<&String>,
-        allowed: &str,
-        default: T,
-        ok: impl Fn(&T) -> bool,
-    ) -> T {
-        let Some(text) = given.filter(|text| !text.is_empty()) else { return default };
-        match text.trim().parse::<T>() {
-            Ok(value) if ok(&value) => value,
-            _ => {
-                self.wrong.push(format!("{name} is {text:?}; allowed is {allowed}"));
-                default
-            }
-        }
-    }
-
-    /// A length of time in seconds; fractions are fine.
-    fn seconds(&mut self, name: &str, given: Option<&String>, default: Duration) -> Duration {
-        let ok = |seconds: &f64| (0.001..=31_536_000.0).contains(seconds);
-        let seconds =
-            self.parsed(name, given, "a number of seconds from 0.001 to a year", default.as_secs_f64(), ok);
-        Duration::from_secs_f64(seconds)
-    }
-
-    fn count<T: FromStr + PartialOrd + Display + Copy>(
-        &mut self,
-        name: &str,
-        given: Option<&String>,
-        default: T,
-        least: T,
-        most: T,
-    ) -> T {
-        let allowed = format!("a whole number from {least} to {most}");
-        self.parsed(name, given, &allowed, default, |value| *value >= least && *value <= most)
-    }
-
-    fn switch(&mut self, name: &str, given: Option<&String>, default: bool) -> bool {
-        self.parsed(name, given, "true or false", default, |_| true)
-    }
-
-    /// The two belong together.
-    fn pair(&mut self, names: [&str; 2], given: [Option<String>; 2]) -> Option<(String, String)> {
-        match given {
-            [Some(one), Some(other)] => Some((one, other)),
-            [None, None] => None,
-            [Some(_), None] => {
-                self.wrong.push(format!("{} is set and {} is not; set both or none", names[0], names[1]));
-                None
-            }
-            [None, Some(_)] => {
-                self.wrong.push(format!("{} is set and {} is not; set both or none", names[1], names[0]));
-                None
-            }
-        }
-    }
-}
-
-fn text(given: &Option<String>) -> Option<String> {
-    given.clone().filter(|text| !text.trim().is_empty())
-}
-
 impl Plan {
     /// What follows from the settings, or everything that is wrong with them.
     pub(crate) fn new(given: &Variables) -> Result<Self, Vec<String>> {
         let mut reader = Reader::default();
-        let embedded = text(&given.nats_servers).is_none();
+        let embedded = text(&given.connections.nats_servers).is_none();
         let cluster = cluster(&mut reader, given, embedded);
         if let Err(error) = cluster.validate() {
             reader.wrong.push(error.to_string());
         }
-        let settings = settings(given);
         let doorbells = DoorbellConfig::default();
         let doorbells = DoorbellConfig {
             timeout: reader.seconds(
@@ -145,9 +54,11 @@ impl Plan {
             ),
         };
         let usual = Options::default();
+        let pod = pod(given);
+        let places = Places::new(&mut reader, &given.connections, &pod.0);
         let options = Options {
             cluster,
-            settings,
+            settings: places.as_ref().map(|places| places.settings.clone()).unwrap_or_default(),
             doorbells,
             cache_mb: reader.count(
                 "CACHE_SIZE_MB",
@@ -166,7 +77,7 @@ impl Plan {
                 given.weight_update_interval_seconds.as_ref(),
                 usual.weight_update_interval,
             ),
-            pod: Some(pod(given)),
+            pod: Some(pod),
             ..usual
         };
         if text(&given.election_agent_addr).is_some() {
@@ -175,12 +86,10 @@ impl Plan {
                     .to_owned(),
             );
         }
-        let data_dir = text(&given.data_dir).map(PathBuf::from);
-        let charts = charts(&mut reader, given, embedded, data_dir.as_ref());
-        let coordination = coordination(&mut reader, given, data_dir.as_ref());
+        let data_dir = text(&given.connections.data_dir).map(PathBuf::from);
         let strategy = text(&given.strategy_file)
             .map(PathBuf::from)
-            .or_else(|| Some(data_dir.as_ref()?.join("strategy.toml")));
+            .or_else(|| Some(DataFolder::at(data_dir.as_ref()?).strategy()));
         if strategy.is_none() {
             reader.wrong.push(
                 "STRATEGY_FILE is not set, and there is no data folder to look for strategy.toml in"
@@ -188,9 +97,9 @@ impl Plan {
             );
         }
         let http_addr = text(&given.http_addr).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-        match (coordination, charts, strategy, reader.wrong.is_empty()) {
-            (Some(coordination), Some(charts), Some(strategy), true) => {
-                Ok(Self { coordination, charts, options, http_addr, token: text(&given.api_token), strategy })
+        match (places, strategy, reader.wrong.is_empty()) {
+            (Some(places), Some(strategy), true) => {
+                Ok(Self { places, options, http_addr, token: text(&given.api_token), strategy })
             }
             _ => Err(reader.wrong),
         }
@@ -286,133 +195,24 @@ fn cluster(reader: &mut Reader, given: &Variables, embedded: bool) -> Config {
     }
 }
 
-fn settings(given: &Variables) -> Settings {
-    let mut settings = Settings::default();
-    let name = |place: &mut String, given: &Option<String>| {
-        if let Some(name) = text(given) {
-            *place = name;
-        }
-    };
-    name(&mut settings.notifications.name, &given.nats_stream_name);
-    name(&mut settings.assignments.name, &given.nats_kv_assignments);
-    name(&mut settings.heartbeats.name, &given.nats_kv_heartbeats);
-    name(&mut settings.stable_ids.name, &given.nats_kv_stable_ids);
-    name(&mut settings.cursors.name, &given.nats_kv_cursors);
-    name(&mut settings.election.name, &given.nats_kv_election);
-    name(&mut settings.dead_letters.name, &given.nats_stream_dead_letters);
-    settings
-}
-
 fn pod(given: &Variables) -> (String, String) {
     let host = || {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Some(name.trim().to_owned()).filter(|name| !name.is_empty())
     };
     let name = text(&given.pod_name).or_else(host).unwrap_or_else(|| "defender".to_owned());
-    let random = || {
-        use std::hash::{BuildHasher as _, RandomState};
-        format!("{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1))
-    };
-    (name, text(&given.pod_uid).unwrap_or_else(random))
-}
-
-fn coordination(reader: &mut Reader, given: &Variables, data_dir: Option<&PathBuf>) -> Option<Coordination> {
-    let Some(servers) = text(&given.nats_servers) else {
-        let Some(folder) = data_dir else {
-            reader.wrong.push(
-                "neither NATS_SERVERS nor DATA_DIR is set: name NATS to join a fleet, or a folder to work alone \
-                 (--data-dir FOLDER)"
-                    .to_owned(),
-            );
-            return None;
-        };
-        return Some(Coordination::Embedded(folder.clone()));
-    };
-    let config = nats::Config {
-        name: text(&given.pod_name).unwrap_or_else(|| "phalanx defender".to_owned()),
-        user: reader
-            .pair(["NATS_USER", "NATS_PASSWORD"], [text(&given.nats_user), text(&given.nats_password)]),
-        token: text(&given.nats_token),
-        creds: text(&given.nats_creds).map(PathBuf::from),
-        nkey: text(&given.nats_nkey),
-        tls: nats::Tls {
-            ca: text(&given.nats_tls_ca).map(PathBuf::from),
-            certificate: reader
-                .pair(
-                    ["NATS_TLS_CERT", "NATS_TLS_KEY"],
-                    [text(&given.nats_tls_cert), text(&given.nats_tls_key)],
-                )
-                .map(|(certificate, key)| (certificate.into(), key.into())),
-        },
-        replicas: reader.parsed("NATS_REPLICAS", given.nats_replicas.as_ref(), "1 or 3", 1, |count| {
-            matches!(count, 1 | 3)
-        }),
-        ..nats::Config::new(servers)
-    };
-    Some(Coordination::Nats(Box::new(config)))
-}
-
-fn charts(
-    reader: &mut Reader,
-    given: &Variables,
-    embedded: bool,
-    data_dir: Option<&PathBuf>,
-) -> Option<Charts> {
-    let Some(hosts) = text(&given.cassandra_hosts) else {
-        return match data_dir {
-            Some(folder) => Some(Charts::Sqlite(folder.clone())),
-            None if embedded => None,
-            None => {
-                reader.wrong.push(
-                    "NATS_SERVERS is set and CASSANDRA_HOSTS is not: defenders of a fleet take over each other's charts, \
-                     so they need a store that all of them reach. Set CASSANDRA_HOSTS, or --data-dir if a file that only \
-                     this machine has is what you want"
-                        .to_owned(),
-                );
-                None
-            }
-        };
-    };
-    let consistency = reader.parsed(
-        "CASSANDRA_CONSISTENCY",
-        given.cassandra_consistency.as_ref(),
-        "ONE, TWO, THREE, QUORUM, ALL, LOCAL_QUORUM, EACH_QUORUM or LOCAL_ONE",
-        cassandra::Consistency::default(),
-        |_| true,
-    );
-    let certificate = reader.pair(
-        ["CASSANDRA_TLS_CERT", "CASSANDRA_TLS_KEY"],
-        [text(&given.cassandra_tls_cert), text(&given.cassandra_tls_key)],
-    );
-    let ca = text(&given.cassandra_tls_ca);
-    if certificate.is_some() && ca.is_none() {
-        reader
-            .wrong
-            .push("CASSANDRA_TLS_CERT is set and CASSANDRA_TLS_CA is not: say whom to believe".to_owned());
-    }
-    let usual = cassandra::Config::new(hosts);
-    Some(Charts::Cassandra(Box::new(cassandra::Config {
-        keyspace: text(&given.cassandra_keyspace).unwrap_or_else(|| usual.keyspace.clone()),
-        consistency,
-        user: reader.pair(
-            ["CASSANDRA_USER", "CASSANDRA_PASSWORD"],
-            [text(&given.cassandra_user), text(&given.cassandra_password)],
-        ),
-        tls: ca.map(|ca| cassandra::Tls {
-            ca: ca.into(),
-            certificate: certificate.map(|(certificate, key)| (certificate.into(), key.into())),
-        }),
-        ..usual
-    })))
+    (name, text(&given.pod_uid).unwrap_or_else(random::hex))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::variables::ALL;
     use super::*;
+    use crate::settings::places::{Charts, Coordination};
+    use crate::settings::variables::{CONNECTIONS, Connections, OTHERS};
 
     fn given(set: impl Fn(&mut Variables)) -> Variables {
-        let mut given = Variables { data_dir: Some("/tmp/data".to_owned()), ..Variables::default() };
+        let connections = Connections { data_dir: Some("/tmp/data".to_owned()), ..Connections::default() };
+        let mut given = Variables { connections, ..Variables::default() };
         set(&mut given);
         given
     }
@@ -427,10 +227,147 @@ mod tests {
         let other = ["NATS_SERVERS", "CASSANDRA_HOSTS", "ELECTION_AGENT_ADDR", "CASSANDRA_CONSISTENCY"];
         for variable in variables {
             let name = variable["name"].as_str().unwrap();
-            let ours =
-                ALL.iter().find(|(ours, ..)| *ours == name).unwrap_or_else(|| panic!("{name} is missing"));
+            let ours = CONNECTIONS
+                .iter()
+                .chain(OTHERS)
+                .find(|(ours, ..)| *ours == name)
+                .unwrap_or_else(|| panic!("{name} is missing"));
             let default = variable.get("default").and_then(|default| default.as_str()).unwrap_or_default();
             assert!(ours.1 == default || other.contains(&name), "{name}: {} instead of {default}", ours.1);
+        }
+    }
+
+    /// A command line with every setting.
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        variables: Variables,
+    }
+
+    /// The plan that follows from these variables, each given as its flag.
+    fn planned(variables: &[(&str, &str)]) -> Result<Plan, Vec<String>> {
+        let flag = |name: &str| format!("--{}", name.to_lowercase().replace('_', "-"));
+        let words = variables.iter().flat_map(|(name, value)| [flag(name), (*value).to_owned()]);
+        let line = std::iter::once("phalanx".to_owned()).chain(words);
+        Plan::new(&<Line as clap::Parser>::parse_from(line).variables)
+    }
+
+    const FLEET: [(&str, &str); 3] =
+        [("NATS_SERVERS", "nats://n:4222"), ("CASSANDRA_HOSTS", "c"), ("STRATEGY_FILE", "s.toml")];
+
+    /// A variable, a value that is not its default, what it changes, and what it changes that to.
+    type Case = (&'static str, &'static str, fn(&Plan) -> String, &'static str);
+
+    const CASES: [Case; 30] = [
+        ("NATS_SERVERS", "nats://m:4222", |plan| nats(plan, |nats| nats.servers.clone()), "nats://m:4222"),
+        ("NATS_STREAM_NAME", "runs", |plan| plan.options.settings.notifications.name.clone(), "runs"),
+        ("NATS_KV_ASSIGNMENTS", "maps", |plan| plan.options.settings.assignments.name.clone(), "maps"),
+        ("NATS_KV_HEARTBEATS", "beats", |plan| plan.options.settings.heartbeats.name.clone(), "beats"),
+        ("NATS_KV_STABLE_IDS", "ids", |plan| plan.options.settings.stable_ids.name.clone(), "ids"),
+        ("CASSANDRA_HOSTS", "d,e", |plan| cassandra(plan, |config| config.hosts.clone()), "d,e"),
+        ("CASSANDRA_KEYSPACE", "k", |plan| cassandra(plan, |config| config.keyspace.clone()), "k"),
+        ("CASSANDRA_CONSISTENCY", "QUORUM", |plan| cassandra(plan, |c| c.consistency.to_string()), "QUORUM"),
+        ("ELECTION_TTL_SECONDS", "8", |plan| format!("{:?}", plan.options.cluster.lease_term), "8s"),
+        ("MAX_DEFENDERS", "7", |plan| plan.options.cluster.max_workers.to_string(), "7"),
+        ("HEARTBEAT_INTERVAL_SECONDS", "1", |p| format!("{:?}", p.options.cluster.heartbeat_interval), "1s"),
+        (
+            "ASSIGNMENT_STABILIZATION_WINDOW_SECONDS",
+            "9",
+            |plan| format!("{:?}", plan.options.cluster.cold_start_window),
+            "9s",
+        ),
+        ("CACHE_SIZE_MB", "5", |plan| plan.options.cache_mb.to_string(), "5"),
+        ("PROCESS_TIMEOUT_SECONDS", "3", |p| format!("{:?}", p.options.cluster.process_timeout), "3s"),
+        ("MAX_CONCURRENT_MESSAGES", "4", |plan| plan.options.cluster.max_concurrent.to_string(), "4"),
+        ("POD_NAME", "pod-9", |plan| plan.options.pod.clone().unwrap().0, "pod-9"),
+        ("POD_UID", "uid-9", |plan| plan.options.pod.clone().unwrap().1, "uid-9"),
+        (
+            "ASSIGNMENT_CONTROLLER_ENABLED",
+            "false",
+            |plan| plan.options.cluster.controller_enabled.to_string(),
+            "false",
+        ),
+        ("ASSIGNMENT_VNODE_COUNT", "150", |plan| plan.options.cluster.planner.vnodes.to_string(), "150"),
+        (
+            "WEIGHT_REBALANCE_ENABLED",
+            "false",
+            |plan| format!("{:?}", plan.options.cluster.planner.strategy),
+            "ConsistentHash",
+        ),
+        ("WEIGHT_REBALANCE_THRESHOLD", "0.1", |p| p.options.cluster.planner.threshold.to_string(), "0.1"),
+        (
+            "WEIGHT_REBALANCE_MAX_ITERATIONS",
+            "2",
+            |plan| plan.options.cluster.planner.repair_rounds.to_string(),
+            "2",
+        ),
+        ("WEIGHT_CACHE_TTL_SECONDS", "60", |plan| format!("{:?}", plan.options.weight_cache_ttl), "60s"),
+        (
+            "WEIGHT_UPDATE_INTERVAL_SECONDS",
+            "70",
+            |plan| format!("{:?}", plan.options.weight_update_interval),
+            "70s",
+        ),
+        ("COLD_START_WINDOW_SECONDS", "11", |p| format!("{:?}", p.options.cluster.cold_start_window), "11s"),
+        ("SCALE_WINDOW_SECONDS", "12", |plan| format!("{:?}", plan.options.cluster.scale_window), "12s"),
+        ("CRASH_IMMEDIATE", "false", |plan| plan.options.cluster.crash_immediate.to_string(), "false"),
+        (
+            "SUBSCRIPTION_UPDATE_TIMEOUT_SECONDS",
+            "13",
+            |plan| format!("{:?}", plan.options.doorbells.timeout),
+            "13s",
+        ),
+        ("SUBSCRIPTION_RETRY_ATTEMPTS", "5", |plan| plan.options.doorbells.attempts.to_string(), "5"),
+        ("SUBSCRIPTION_BACKOFF_SECONDS", "6", |plan| format!("{:?}", plan.options.doorbells.backoff), "6s"),
+    ];
+
+    fn nats(plan: &Plan, read: fn(&phalanx_cluster_nats::Config) -> String) -> String {
+        match &plan.places.coordination {
+            Coordination::Nats(config) => read(config),
+            Coordination::Embedded(_) => "embedded".to_owned(),
+        }
+    }
+
+    fn cassandra(plan: &Plan, read: fn(&phalanx_defender::store::cassandra::Config) -> String) -> String {
+        match &plan.places.charts {
+            Charts::Cassandra(config) => read(config),
+            Charts::Sqlite(_) => "SQLite".to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_variable_changes_what_it_is_for_and_nothing_else() {
+        let shown = |plan: &Plan| CASES.map(|(_, _, show, _)| show(plan));
+        // Without a uid it is random: here it is not, so that it differs only where it is set.
+        let base: Vec<(&str, &str)> =
+            FLEET.into_iter().chain([("POD_UID", "u"), ("POD_NAME", "p")]).collect();
+        let usual = shown(&planned(&base).unwrap());
+        for (place, (name, value, _, expected)) in CASES.into_iter().enumerate() {
+            let mut given: Vec<(&str, &str)> =
+                base.iter().copied().filter(|(other, _)| *other != name).collect();
+            given.push((name, value));
+            let plan = planned(&given).unwrap_or_else(|wrong| panic!("{name}={value}: {wrong:?}"));
+            assert_ne!(usual[place], expected, "{name}: choose a value that is not the default");
+            for (other, now) in shown(&plan).into_iter().enumerate() {
+                // The older name of the window is a fallback for the newer.
+                let same = CASES[other].0.ends_with("WINDOW_SECONDS") && name.ends_with("WINDOW_SECONDS");
+                match other == place {
+                    true => assert_eq!(now, expected, "{name}={value}"),
+                    false => assert!(now == usual[other] || same, "{name} changes {}: {now}", CASES[other].0),
+                }
+            }
+        }
+        // Two have no effect here yet: one is refused by name, and one belongs to it.
+        let wrong = planned(&[&FLEET[..], &[("ELECTION_AGENT_ADDR", "a:9090")]].concat()).err().unwrap();
+        assert!(wrong.len() == 1 && wrong[0].contains("ELECTION_AGENT_ADDR"), "{wrong:?}");
+        assert!(planned(&[&FLEET[..], &[("POD_NAMESPACE", "fab-1")]].concat()).is_ok());
+        let theirs: Vec<&str> =
+            CASES.iter().map(|case| case.0).chain(["ELECTION_AGENT_ADDR", "POD_NAMESPACE"]).collect();
+        assert_eq!(theirs.len(), 32);
+        if let Some(names) = phalanx_testkit::shared("requirements/names.toml") {
+            let names: toml::Table = std::fs::read_to_string(names).unwrap().parse().unwrap();
+            let all = names["env"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+            assert_eq!(all.filter(|name| !theirs.contains(name)).collect::<Vec<_>>(), Vec::<&str>::new());
         }
     }
 
@@ -442,9 +379,9 @@ mod tests {
             given.crash_immediate = Some("maybe".to_owned());
             given.weight_rebalance_threshold = Some("7".to_owned());
             given.election_agent_addr = Some("agent:9090".to_owned());
-            given.nats_servers = Some("nats://a:4222".to_owned());
-            given.nats_user = Some("anna".to_owned());
-            given.nats_replicas = Some("2".to_owned());
+            given.connections.nats_servers = Some("nats://a:4222".to_owned());
+            given.connections.nats_user = Some("anna".to_owned());
+            given.connections.nats_replicas = Some("2".to_owned());
         }))
         .err()
         .unwrap();
@@ -472,12 +409,14 @@ mod tests {
 
     #[test]
     fn a_fleet_without_a_shared_store_is_refused_unless_a_folder_is_named() {
-        let fleet = Variables { nats_servers: Some("nats://a:4222".to_owned()), ..Variables::default() };
+        let nats = Connections { nats_servers: Some("nats://a:4222".to_owned()), ..Connections::default() };
+        let fleet = Variables { connections: nats.clone(), ..Variables::default() };
         let strategy = Some("s.toml".to_owned());
         let wrong = Plan::new(&Variables { strategy_file: strategy.clone(), ..fleet.clone() }).err().unwrap();
         assert!(wrong[0].contains("need a store that all of them reach"), "{wrong:#?}");
-        let on_purpose = Variables { strategy_file: strategy, data_dir: Some("/tmp/d".to_owned()), ..fleet };
-        assert!(matches!(Plan::new(&on_purpose), Ok(Plan { charts: Charts::Sqlite(_), .. })));
+        let connections = Connections { data_dir: Some("/tmp/d".to_owned()), ..nats };
+        let on_purpose = Variables { strategy_file: strategy, connections, ..fleet };
+        assert!(matches!(Plan::new(&on_purpose).unwrap().places.charts, Charts::Sqlite(_)));
         let nothing = Plan::new(&Variables::default()).err().unwrap();
         assert!(
             nothing.iter().any(|line| line.contains("neither NATS_SERVERS nor DATA_DIR")),

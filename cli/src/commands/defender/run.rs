@@ -6,21 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use phalanx_cluster::StartError;
-use phalanx_cluster::backend::{self, Backend, Embedded, Retry};
-use phalanx_cluster_nats::Nats;
 use phalanx_defender::api::Api;
-use phalanx_defender::store::{Cassandra, ChartStore, Sqlite, StoreError};
 use phalanx_defender::strategy::{Holder, Strategy};
 use phalanx_defender::worker::{Defender, DefenderError, Options};
 use phalanx_service::{Server, Token};
-use tokio::signal::unix::{SignalKind, signal};
 
-use super::plan::{Charts, Coordination, Plan};
+use super::plan::Plan;
+use crate::connect::{self, Meeting, Shelf, Trouble};
 use crate::data_folder::DataFolder;
+use crate::settings::places::Coordination;
+use crate::signals::Stop;
 
-/// How long is waited before a start is tried again; that doubles up to the second.
-const AGAIN: Duration = Duration::from_secs(1);
-const AT_MOST: Duration = Duration::from_secs(30);
 /// How long the farewell may take: a drain of 25 s, and what follows it.
 const FAREWELL: Duration = Duration::from_secs(30);
 
@@ -34,7 +30,7 @@ async fn serve(plan: Plan) -> Result<ExitCode> {
         .with_context(|| format!("the strategy file {} cannot be read", plan.strategy.display()))?;
     let strategy = Strategy::parse(&text).map_err(|e| anyhow::anyhow!("{}:{e}", plan.strategy.display()))?;
     let strategy = Arc::new(Holder::new(strategy));
-    let folder = match &plan.coordination {
+    let folder = match &plan.places.coordination {
         Coordination::Embedded(folder) => Some(DataFolder::open(folder)?),
         Coordination::Nats(_) => None,
     };
@@ -47,34 +43,30 @@ async fn serve(plan: Plan) -> Result<ExitCode> {
     let api = Api::new(&pod_name, plan.options.metrics.clone());
     let server = Server::bind(&plan.http_addr, api.app(token).router).await?;
     eprintln!("listening on {}", server.url());
-    if let Some(folder) = &folder {
-        folder.note_address(&server.url())?;
-    }
-
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened to")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened to")?;
-    let mut stop = std::pin::pin!(async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    });
+    // Only whoever has the folder notes its address there: it is not known before the start whether somebody else has it.
+    let note_address = || folder.as_ref().map_or(Ok(()), |folder| folder.note_address(&server.url()));
+    let mut stop = Stop::listen()?;
     let started = tokio::select! {
-        () = &mut stop => None,
-        started = start(&plan, &strategy, &api) => Some(started?),
+        () = stop.wanted() => None,
+        started = start(&plan, &strategy, &api, &note_address) => Some(started?),
     };
-    if let Some((backend, defender)) = started {
+    if let Some(Started { meeting, charts, defender }) = started {
         let defender = Arc::new(defender);
         let alone = folder.is_some();
-        api.attach(defender.clone(), &*backend.backend(), &plan.options.settings, alone).await?;
-        stop.await;
+        api.attach(defender.clone(), &*meeting.backend(), &plan.options.settings, alone).await?;
+        note_address()?;
+        tokio::select! {
+            () = stop.wanted() => {}
+            never = charts.keep_young() => match never {},
+        }
         eprintln!("leaving");
         if tokio::time::timeout(FAREWELL, defender.shutdown()).await.is_err() {
             eprintln!("the farewell took longer than {} s; leaving without it", FAREWELL.as_secs());
         }
         server.stop().await;
         api.detach();
-        backend.close().await;
+        charts.close().await;
+        meeting.close().await;
     } else {
         server.stop().await;
     }
@@ -84,84 +76,37 @@ async fn serve(plan: Plan) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What defenders meet at.
-enum Meeting {
-    Embedded(Arc<Embedded>),
-    Nats(Arc<dyn Backend>),
-}
-
-impl Meeting {
-    fn backend(&self) -> Arc<dyn Backend> {
-        match self {
-            Self::Embedded(embedded) => embedded.clone(),
-            Self::Nats(nats) => nats.clone(),
-        }
-    }
-
-    async fn close(&self) {
-        if let Self::Embedded(embedded) = self {
-            embedded.close().await;
-        }
-    }
+/// What runs.
+struct Started {
+    meeting: Meeting,
+    charts: Shelf,
+    defender: Defender,
 }
 
 /// Connects and starts. What does not answer is tried again for as long as it takes; what refuses is an error.
-async fn start(plan: &Plan, strategy: &Arc<Holder>, api: &Api) -> Result<(Meeting, Defender)> {
-    let mut wait = AGAIN;
-    loop {
-        match attempt(plan, strategy, api).await {
-            Ok(started) => return Ok(started),
-            Err(Trouble::Refused(error)) => return Err(error),
-            Err(Trouble::Away(error)) => {
-                plan.options.metrics.initialization_failed();
-                api.waits_for(&format!("{error:#}"));
-                eprintln!("INITIALIZATION: {error:#}; trying again in {} s", wait.as_secs());
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(AT_MOST);
-            }
-        }
-    }
-}
-
-enum Trouble {
-    /// It does not answer: it may later.
-    Away(anyhow::Error),
-    /// It answers, and does not want this.
-    Refused(anyhow::Error),
-}
-
-impl From<StoreError> for Trouble {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Unavailable(_) => Self::Away(error.into()),
-            StoreError::Refused(_) => Self::Refused(error.into()),
-        }
-    }
-}
-
-impl From<backend::Error> for Trouble {
-    fn from(error: backend::Error) -> Self {
-        match error.retry() {
-            Retry::Safe | Retry::AfterReading => Self::Away(error.into()),
-            Retry::Useless => Self::Refused(error.into()),
-        }
-    }
-}
-
-async fn attempt(plan: &Plan, strategy: &Arc<Holder>, api: &Api) -> Result<(Meeting, Defender), Trouble> {
-    let meeting = match &plan.coordination {
-        Coordination::Embedded(folder) => Meeting::Embedded(Arc::new(Embedded::open(folder)?)),
-        Coordination::Nats(config) => Meeting::Nats(Arc::new(Nats::connect(config).await?)),
+async fn start(
+    plan: &Plan,
+    strategy: &Arc<Holder>,
+    api: &Api,
+    note_address: impl Fn() -> Result<()>,
+) -> Result<Started> {
+    let told = |error: &str| {
+        // Where it waits it can be asked what for. Without the note it only has to be asked by its address.
+        let _ = note_address();
+        plan.options.metrics.cluster().initialization_failed();
+        api.waits_for(error);
     };
-    let store: Arc<dyn ChartStore> = match &plan.charts {
-        Charts::Sqlite(folder) => Arc::new(Sqlite::open(&folder.join("charts.db"))?),
-        Charts::Cassandra(config) => Arc::new(Cassandra::connect(config).await?),
-    };
+    connect::patiently(async || attempt(plan, strategy, api).await, told).await
+}
+
+async fn attempt(plan: &Plan, strategy: &Arc<Holder>, api: &Api) -> Result<Started, Trouble> {
+    let (meeting, charts) = connect::connect(&plan.places).await?;
     let observer = Arc::new(api.clone());
     let options = Options { strategy_file: Some(plan.strategy.clone()), ..plan.options.clone() };
-    let defender = Defender::start(meeting.backend(), store, strategy.clone(), observer, options).await;
+    let defender =
+        Defender::start(meeting.backend(), charts.store(), strategy.clone(), observer, options).await;
     match defender {
-        Ok(defender) => Ok((meeting, defender)),
+        Ok(defender) => Ok(Started { meeting, charts, defender }),
         Err(DefenderError::Backend(error) | DefenderError::Worker(StartError::Backend(error))) => {
             Err(error.into())
         }

@@ -78,7 +78,7 @@ async fn committed(
     counted: &mut Counted,
 ) -> Result<()> {
     let mut found = HashMap::<Arc<str>, Vec<Outcome>>::new();
-    for context in store.contexts(chamber, 100_000).await? {
+    for context in store.contexts(chamber, None, 100_000).await? {
         found.entry(context.context).or_default().push(context.outcome);
     }
     for one in sent {

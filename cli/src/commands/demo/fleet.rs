@@ -1,14 +1,15 @@
 //! The defenders of the demo: all in this process, each a worker of its own.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use phalanx_cluster::Metrics;
+use phalanx_cluster::Handle;
 use phalanx_cluster::backend::{Backend, Embedded};
 use phalanx_cluster::core::types::AssignmentMap;
 use phalanx_cluster::core::{Config, Position};
+use phalanx_defender::Metrics;
 use phalanx_defender::api::Api;
 use phalanx_defender::record::{Alarm, Chamber};
 use phalanx_defender::store::{ChartStore, Sqlite};
@@ -18,11 +19,13 @@ use phalanx_fab::STRATEGY;
 use phalanx_service::{Server, Token};
 use tempfile::TempDir;
 
+use super::view::Roster;
+
 /// When what happened: published and committed, by chamber and sequence.
 #[derive(Default)]
 pub(super) struct Log {
     pub(super) committed: Mutex<HashMap<(Chamber, u64), Instant>>,
-    pub(super) alarms: Mutex<Vec<String>>,
+    pub(super) alarms: Mutex<Vec<Alarm>>,
 }
 
 impl Observer for Log {
@@ -33,7 +36,7 @@ impl Observer for Log {
 
     fn alarm(&self, alarm: &Alarm) {
         if alarm.cleared.is_none() {
-            self.alarms.lock().unwrap_or_else(PoisonError::into_inner).push(alarm.message.clone());
+            self.alarms.lock().unwrap_or_else(PoisonError::into_inner).push(alarm.clone());
         }
     }
 }
@@ -53,6 +56,8 @@ pub(super) struct Fleet {
     strategy: Arc<Holder>,
     pub(super) log: Arc<Log>,
     pub(super) members: Vec<Member>,
+    /// The same, for whoever draws them.
+    pub(super) roster: Roster,
     started: u32,
     /// What the caches of those that left could answer, and what not.
     asked: (u64, u64),
@@ -69,6 +74,7 @@ impl Fleet {
             strategy: Arc::new(Holder::new(Strategy::parse(STRATEGY)?)),
             log: Arc::default(),
             members: Vec::new(),
+            roster: Roster::default(),
             started: 0,
             asked: (0, 0),
             _folder: folder,
@@ -103,6 +109,7 @@ impl Fleet {
         let defender = Arc::new(defender.await?);
         api.attach(defender.clone(), &*self.backend, &settings, false).await?;
         let url = server.url();
+        self.roster().push((name.clone(), defender.handle().clone()));
         self.members.push(Member { name, defender, api, _server: server });
         Ok(url)
     }
@@ -110,6 +117,7 @@ impl Fleet {
     /// As kill -9 would: no farewell.
     pub(super) fn crash(&mut self, place: usize) -> String {
         let member = self.members.remove(place);
+        self.leaves(&member);
         self.count_cache(&member);
         member.api.detach();
         member.name
@@ -119,9 +127,18 @@ impl Fleet {
     pub(super) async fn stop(&mut self, place: usize) -> String {
         let member = self.members.remove(place);
         member.defender.shutdown().await;
+        self.leaves(&member);
         self.count_cache(&member);
         member.api.detach();
         member.name
+    }
+
+    fn roster(&self) -> MutexGuard<'_, Vec<(String, Handle)>> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leaves(&self, member: &Member) {
+        self.roster().retain(|(name, _)| *name != member.name);
     }
 
     fn count_cache(&mut self, member: &Member) {

@@ -2,12 +2,18 @@ mod books;
 mod fleet;
 mod story;
 mod summary;
+mod view;
 
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+
+use story::Voice;
+use view::Stage;
 
 /// Shows Phalanx at work on this machine, without any server.
 ///
@@ -48,7 +54,23 @@ const LONGEST: Duration = Duration::from_secs(3600);
 impl Demo {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let runtime = tokio::runtime::Runtime::new().context("the runtime cannot be made")?;
-        let summary = runtime.block_on(story::tell(self.length, self.seed, self.json))?;
+        let told = runtime.block_on(async {
+            if self.json {
+                return story::tell(self.length, self.seed, Voice::Quietly).await.map(Some);
+            }
+            if !io::stdout().is_terminal() {
+                return story::tell(self.length, self.seed, Voice::Aloud).await.map(Some);
+            }
+            let stage = Arc::<Stage>::default();
+            tokio::select! {
+                told = story::tell(self.length, self.seed, Voice::OnStage(stage.clone())) => told.map(Some),
+                ended = view::draw(stage.clone(), self.length) => ended.map(|()| None),
+            }
+        })?;
+        let Some(summary) = told else {
+            eprintln!("ended before it was over");
+            return Ok(ExitCode::FAILURE);
+        };
         if self.json {
             println!("{}", summary.json());
         } else {

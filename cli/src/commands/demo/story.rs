@@ -16,6 +16,7 @@ use phalanx_fab::Fab;
 use super::books::{self, Published};
 use super::fleet::Fleet;
 use super::summary::Summary;
+use super::view::{Scene, Stage};
 
 const CHAMBERS: usize = 60;
 const DEFENDERS: u32 = 5;
@@ -24,16 +25,30 @@ const SCALED: u32 = 7;
 /// How long the end may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Where what happens is said.
+pub(super) enum Voice {
+    /// On standard output.
+    Aloud,
+    /// On standard error.
+    Quietly,
+    /// On a stage that somebody draws.
+    OnStage(Arc<Stage>),
+}
+
 /// Says what happens: lines for people.
 struct Teller {
     began: Instant,
-    quietly: bool,
+    voice: Voice,
 }
 
 impl Teller {
     fn say(&self, text: &str) {
         let line = format!("{:>5.1} s  {text}", self.began.elapsed().as_secs_f64());
-        if self.quietly { eprintln!("{line}") } else { println!("{line}") }
+        match &self.voice {
+            Voice::Aloud => println!("{line}"),
+            Voice::Quietly => eprintln!("{line}"),
+            Voice::OnStage(stage) => stage.say(line),
+        }
     }
 }
 
@@ -57,16 +72,24 @@ impl Maps {
     }
 }
 
-pub(super) async fn tell(length: Duration, seed: u64, quietly: bool) -> Result<Summary> {
-    let teller = Teller { began: Instant::now(), quietly };
+pub(super) async fn tell(length: Duration, seed: u64, voice: Voice) -> Result<Summary> {
+    let teller = Teller { began: Instant::now(), voice };
     let fab = Arc::new(Fab::new(seed, CHAMBERS));
     let mut fleet = Fleet::new()?;
     let chambers = weights::import(&fab.chambers_csv(), Timestamp::now())?;
     fleet.store.put_metadata(&chambers).await?;
+    let published = Arc::new(Mutex::new(Vec::<Published>::new()));
+    if let Voice::OnStage(stage) = &teller.voice {
+        let (roster, log) = (fleet.roster.clone(), fleet.log.clone());
+        stage.open(Scene { roster, log, store: fleet.store.clone(), published: published.clone() });
+    }
     for number in 0..DEFENDERS {
         let url = fleet.start(DEFENDERS).await?;
-        if number == 0 {
-            eprintln!("{url}");
+        match &teller.voice {
+            Voice::OnStage(stage) if number == 0 => stage.serves(&url),
+            Voice::OnStage(_) => {}
+            _ if number == 0 => eprintln!("{url}"),
+            _ => {}
         }
     }
     settle(&fleet, DEFENDERS as usize).await?;
@@ -79,7 +102,6 @@ pub(super) async fn tell(length: Duration, seed: u64, quietly: bool) -> Result<S
 
     // The runs come evenly over the time, with some left for the end.
     let runs = (length.as_secs_f64() * 1.1) as u64 + 10;
-    let published = Arc::new(Mutex::new(Vec::<Published>::new()));
     let sending = length.mul_f64(0.88);
     let collector = fleet.members[0].defender.collector().clone();
     let publishing = tokio::spawn(publish(fab.clone(), collector, runs, sending, published.clone()));
@@ -150,7 +172,7 @@ fn loads(fleet: &Fleet) -> String {
 fn progress(teller: &Teller, fleet: &Fleet, published: &Mutex<Vec<Published>>) {
     let sent = published.lock().unwrap_or_else(PoisonError::into_inner).len();
     let alarms = fleet.log.alarms.lock().unwrap_or_else(PoisonError::into_inner);
-    let latest = alarms.last().map_or(String::new(), |latest| format!("; latest: {latest}"));
+    let latest = alarms.last().map_or(String::new(), |latest| format!("; latest: {}", latest.message));
     teller.say(&format!(
         "{sent} runs sent, {} committed, {} alarms{latest}",
         fleet.committed(),
@@ -256,16 +278,13 @@ async fn publish(
     Ok(())
 }
 
-/// From publication to commit, in milliseconds, sorted.
+/// From publication to commit, in milliseconds.
 fn latencies(fleet: &Fleet, sent: &[Published]) -> Vec<f64> {
     let committed = fleet.log.committed.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut latencies: Vec<f64> = sent
-        .iter()
+    sent.iter()
         .filter_map(|one| {
             let at = committed.get(&(one.chamber.clone(), one.sequence))?;
             Some(at.saturating_duration_since(one.at).as_secs_f64() * 1e3)
         })
-        .collect();
-    latencies.sort_by(f64::total_cmp);
-    latencies
+        .collect()
 }

@@ -1,5 +1,6 @@
 //! What the demo comes to.
 
+use phalanx_spc::numeric;
 use serde_json::{Value, json};
 
 use super::books::{Counted, Found};
@@ -9,7 +10,7 @@ pub(super) struct Summary {
     pub(super) seed: u64,
     pub(super) maps: u64,
     pub(super) moved: u64,
-    /// From publication to commit, in milliseconds, sorted.
+    /// From publication to commit, in milliseconds.
     pub(super) latencies: Vec<f64>,
     pub(super) cache_hit_rate: f64,
     pub(super) counted: Counted,
@@ -26,13 +27,12 @@ impl Summary {
     }
 
     fn latency(&self, share: f64) -> f64 {
-        let last = self.latencies.len().saturating_sub(1);
-        self.latencies.get((last as f64 * share) as usize).copied().unwrap_or_default()
+        numeric::quantile(&mut self.latencies.clone(), share).unwrap_or_default()
     }
 
     pub(super) fn json(&self) -> Value {
         let counted = &self.counted;
-        let found = |found: &Found| json!({ "injected": found.injected, "found": found.found, "runsToDetect": median(&found.runs) });
+        let found = |found: &Found| json!({ "injected": found.injected, "found": found.found, "runsToDetect": runs(found) });
         let mut detection = json!({ "shiftsAtLeast2Sigma": found(&counted.large_shifts) });
         for (kind, of_kind) in &counted.kinds {
             detection[*kind] = found(of_kind);
@@ -80,8 +80,7 @@ impl Summary {
         text +=
             &format!("shifts of 2 σ and more found within 10 runs: {} of {}\n", large.found, large.injected);
         for (kind, found) in &counted.kinds {
-            let runs = median(&found.runs)
-                .map_or(String::new(), |runs| format!(", after {runs} runs in the middle"));
+            let runs = runs(found).map_or(String::new(), |runs| format!(", after {runs} runs in the middle"));
             text += &format!("  {kind}: {} of {}{runs}\n", found.found, found.injected);
         }
         text += &format!(
@@ -92,8 +91,7 @@ impl Summary {
     }
 }
 
-fn median(values: &[u64]) -> Option<u64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    sorted.get(sorted.len() / 2).copied()
+/// The runs it took in the middle.
+fn runs(found: &Found) -> Option<f64> {
+    numeric::median(&mut found.runs.iter().map(|runs| *runs as f64).collect::<Vec<_>>())
 }

@@ -1,10 +1,12 @@
 //! `phalanx ingest`: one run, from its file to its charts.
 
+mod direct;
 mod outcome;
-mod worker;
+mod service;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use bytes::Bytes;
@@ -15,12 +17,14 @@ use phalanx_defender::record::Chamber;
 use phalanx_defender::strategy::{MAX_FILE, Strategy};
 use phalanx_defender::traces::{MAX_INPUT, Recording, Traces};
 
-use super::local::Place;
+use super::show;
+use crate::place::{Place, Way};
 
 /// Takes the traces of a finished run in, and says what its charts make of it.
 ///
 /// The exit code is 0 when the run was processed, also when it raised alarms, and 1 when it was refused or is a dead
-/// letter. While it works, the data folder is locked.
+/// letter. A running defender or fleet processes it; in a data folder that no defender runs on, this process does, and locks
+/// the folder meanwhile.
 #[derive(Args)]
 pub(crate) struct Ingest {
     /// The traces: a CSV file (time in microseconds, then one column for each SVID), a JSON file, or a Mebo blob.
@@ -43,7 +47,7 @@ pub(crate) struct Ingest {
     #[arg(long, value_name = "TIME")]
     timestamp: Option<Timestamp>,
 
-    /// The strategy file; otherwise strategy.toml in the data folder.
+    /// The strategy file, where this process does the work; otherwise strategy.toml in the data folder.
     #[arg(long, env = "STRATEGY_FILE", value_name = "FILE")]
     strategy: Option<PathBuf>,
 
@@ -55,6 +59,11 @@ pub(crate) struct Ingest {
     place: Place,
 }
 
+/// A run that takes longer does not come through: three attempts of 5 s each, the pauses between them, and a start.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How often it is looked whether the run is through.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// A run that is good enough to be sent.
 struct Sent {
     chamber: Chamber,
@@ -63,27 +72,44 @@ struct Sent {
     chunks: Vec<Bytes>,
 }
 
+impl Sent {
+    /// It takes too long.
+    fn late(&self) -> anyhow::Error {
+        anyhow!(
+            "run {} of {} is in the log, but not through after {} s; it stays there for the next worker",
+            self.context,
+            self.chamber,
+            LIMIT.as_secs()
+        )
+    }
+}
+
 impl Ingest {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let chamber = Chamber::new(&self.tool, &self.chamber)?;
         check_context(&self.context)?;
-        let file = self.strategy.unwrap_or_else(|| self.place.data_dir.join("strategy.toml"));
-        let strategy = read_strategy(&file)?;
         let chunks = read_traces(&self.file).with_context(|| self.file.display().to_string())?;
         let timestamp = self.timestamp.unwrap_or_else(Timestamp::now);
         let sent = Sent { chamber, context: self.context, timestamp, chunks };
         let runtime = tokio::runtime::Runtime::new()?;
-        let outcome = runtime.block_on(worker::process(self.place, strategy, &sent))?;
-        if self.json {
-            outcome.print_json()?
-        } else {
-            outcome.print()?
+        let report = match runtime.block_on(self.place.way())? {
+            Way::Service(client) => service::process(&client, &sent)?,
+            Way::Direct(direct) => {
+                let file = self.strategy.or_else(|| Some(self.place.folder()?.strategy()));
+                let strategy = move || read_strategy(file.as_deref());
+                runtime.block_on(direct::process(direct, strategy, &sent))?
+            }
+        };
+        match self.json {
+            true => show::json(&report)?,
+            false => outcome::print(&report)?,
         }
-        Ok(outcome.exit_code())
+        Ok(if report["outcome"] == "dead" { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
 
-fn read_strategy(file: &Path) -> anyhow::Result<Strategy> {
+fn read_strategy(file: Option<&Path>) -> anyhow::Result<Strategy> {
+    let Some(file) = file else { bail!("name a strategy with --strategy FILE") };
     let shown = file.display();
     let hint = || format!("cannot read the strategy {shown}; name one with --strategy FILE");
     let size = std::fs::metadata(file).with_context(hint)?.len();

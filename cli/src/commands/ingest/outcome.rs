@@ -1,121 +1,48 @@
-//! What a run came to, for people and for programs.
+//! What a run came to, for people.
 
 use std::io::{self, Write as _};
-use std::process::ExitCode;
 
-use phalanx_defender::judge::alarm::alarm_json;
-use phalanx_defender::record::{Alarm, Chamber, Context, Flags, Limits, Outcome, UChart};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::commands::show::{field, list, text};
 use crate::commands::table::Table;
+use crate::paint::Paint;
 
-/// What a run came to.
-pub(super) struct Report {
-    pub(super) chamber: Chamber,
-    pub(super) row: Context,
-    pub(super) points: Vec<UChart>,
-    /// Those that the run raised or cleared.
-    pub(super) alarms: Vec<Alarm>,
-    /// Why it is a dead letter.
-    pub(super) reason: Option<String>,
-}
-
-impl Report {
-    pub(super) fn exit_code(&self) -> ExitCode {
-        match self.row.outcome {
-            Outcome::Dead => ExitCode::FAILURE,
-            _ => ExitCode::SUCCESS,
+/// Prints the report of a run.
+pub(super) fn print(report: &Value) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let run =
+        format!("{}:{} {}", field(report, "toolId"), field(report, "chamberId"), field(report, "contextId"));
+    match report["outcome"].as_str().unwrap_or_default() {
+        "dead" => {
+            eprintln!("phalanx: {run} is a dead letter: {}", field(report, "reason"));
+            return Ok(());
         }
-    }
-
-    pub(super) fn print(&self) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        let run = format!("{} {}", self.chamber, self.row.context);
-        match (self.row.outcome, &self.reason) {
-            (Outcome::Dead, reason) => {
-                eprintln!("phalanx: {run} is a dead letter: {}", reason.as_deref().unwrap_or_default());
-                return Ok(());
-            }
-            (Outcome::NoCharts, _) => {
-                return writeln!(out, "{run}: processed; the strategy has no chart for this chamber");
-            }
-            (Outcome::Duplicate, _) => writeln!(out, "{run}: was here before, nothing was done")?,
-            (Outcome::Processed | Outcome::Command, _) => writeln!(out, "{run}: processed")?,
+        "no_charts" => {
+            return writeln!(out, "{run}: processed; the strategy has no chart for this chamber");
         }
-        let mut table = Table::new(&["chart", "value", "centre", "lower limit", "upper limit", "what"]);
-        for point in &self.points {
-            let limit = |read: fn(&Limits) -> Option<f64>| number(point.limits.as_ref().and_then(read));
-            table.row([
-                point.indicator.to_string(),
-                number(point.value),
-                limit(|limits| Some(limits.center)),
-                limit(|limits| limits.lcl),
-                limit(|limits| limits.ucl),
-                words(point).join(", "),
-            ]);
-        }
-        writeln!(out, "\n{table}")?;
-        for alarm in &self.alarms {
-            let what = if alarm.cleared.is_some() { "cleared" } else { "raised" };
-            writeln!(out, "\n{what}: {} alarm {}: {}", severity(alarm), alarm.id, alarm.message)?;
-        }
-        Ok(())
+        "duplicate" => writeln!(out, "{run}: was here before, nothing was done")?,
+        _ => writeln!(out, "{run}: processed")?,
     }
-
-    pub(super) fn print_json(&self) -> io::Result<()> {
-        let points: Vec<Value> = self.points.iter().map(point).collect();
-        let alarms: Vec<Value> = self.alarms.iter().map(alarm_json).collect();
-        let report = json!({
-            "toolId": self.chamber.tool(),
-            "chamberId": self.chamber.chamber(),
-            "contextId": &*self.row.context,
-            "timestamp": self.row.timestamp.to_string(),
-            "strategy": &*self.row.strategy,
-            "outcome": match self.row.outcome {
-                Outcome::Processed => "processed",
-                Outcome::NoCharts => "noCharts",
-                Outcome::Duplicate => "duplicate",
-                Outcome::Command => "command",
-                Outcome::Dead => "dead",
-            },
-            "reason": self.reason,
-            "points": points,
-            "alarms": alarms,
-        });
-        writeln!(io::stdout(), "{report:#}")
+    let mut table = Table::new(&["chart", "value", "centre", "lower limit", "upper limit", "what"]);
+    for point in list(report, "points") {
+        let words: Vec<String> = list(point, "flags").iter().map(text).collect();
+        let limit = |name: &str| text(&point["limits"][name]);
+        let paint = match words.iter().any(|word| word == "violation") {
+            true => Paint::Bad,
+            false => Paint::Plain,
+        };
+        let (center, lcl, ucl) = (limit("center"), limit("lcl"), limit("ucl"));
+        let cells = [field(point, "chart"), field(point, "value"), center, lcl, ucl, words.join(", ")];
+        table.painted(paint, cells);
     }
-}
-
-fn point(point: &UChart) -> Value {
-    json!({
-        "chart": &*point.indicator,
-        "value": point.value,
-        "limits": point.limits,
-        "n": point.n,
-        "flags": words(point),
-    })
-}
-
-/// What there is to say of a point.
-fn words(point: &UChart) -> Vec<&'static str> {
-    let all = [
-        (Flags::NO_VALUE, "no value"),
-        (Flags::LEARNING, "learning"),
-        (Flags::VIOLATION, "violation"),
-        (Flags::BEGINS, "first point"),
-    ];
-    all.into_iter().filter(|(flag, _)| point.flags.has(*flag)).map(|(_, word)| word).collect()
-}
-
-fn number(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), phalanx_spc::numeric::short)
-}
-
-fn severity(alarm: &Alarm) -> &'static str {
-    use phalanx_defender::record::Severity;
-    match alarm.severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Critical => "critical",
+    writeln!(out, "\n{table}")?;
+    for alarm in list(report, "alarms") {
+        let what = if alarm["state"] == "cleared" { "cleared" } else { "raised" };
+        let severity = field(alarm, "severity");
+        let line =
+            format!("{what}: {severity} alarm {}: {}", field(alarm, "alarmId"), field(alarm, "message"));
+        writeln!(out, "\n{}", Paint::of_severity(&severity).on(&line))?;
     }
+    Ok(())
 }

@@ -115,6 +115,10 @@ pub trait Log: Send + Sync {
     /// The last message of a subject, from the one place that knows.
     async fn last(&self, subject: &str) -> Result<Option<Message>, Error>;
 
+    /// Removes the message at that sequence; false if there is none. Not for logs that somebody reads in order: a message
+    /// that is removed is one that was lost.
+    async fn remove(&self, sequence: u64) -> Result<bool, Error>;
+
     /// What the log is and how far it goes, from the one place that knows.
     async fn info(&self) -> Result<LogInfo, Error>;
 

@@ -11,7 +11,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::parameters::{chamber, limit, moment, of_store};
 use crate::judge::alarm::alarm_json;
-use crate::record::{Acknowledgement, Alarm, AlarmState};
+use crate::record::{Acknowledgement, Alarm, AlarmState, Severity};
+use crate::store::ALARMS_KEPT;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -31,6 +32,9 @@ pub(crate) struct Which {
     /// Where the next page begins, as the last one said.
     page: Option<String>,
 }
+
+/// A request looks at no more pages of the store than this; the answer says where the next one goes on.
+const PAGES: usize = 100;
 
 /// A part of a list of alarms, the newest first.
 #[derive(Serialize, ToSchema)]
@@ -58,8 +62,8 @@ pub(crate) async fn list(
         _ => return Err(ApiError::bad_request("name tool and chamber, or neither")),
     };
     for (name, given, allowed) in [
-        ("state", &which.state, ["open", "acknowledged", "cleared"]),
-        ("severity", &which.severity, ["info", "warning", "critical"]),
+        ("state", &which.state, AlarmState::ALL.map(AlarmState::name)),
+        ("severity", &which.severity, Severity::ALL.map(Severity::name)),
     ] {
         if let Some(given) = given.as_deref().filter(|given| !allowed.contains(given)) {
             return Err(ApiError::bad_request(format!(
@@ -72,15 +76,63 @@ pub(crate) async fn list(
     let week_ago = Timestamp::now() - SignedDuration::from_hours(7 * 24);
     let since = moment("since", which.since.as_deref())?.unwrap_or(week_ago);
     let attached = api.attached()?;
-    let page = attached.defender.store().alarms(of.as_ref(), since, which.page.as_deref(), limit).await;
-    let page = page.map_err(of_store)?;
-    let alarms = page.alarms.iter().map(|(alarm, said)| shown(alarm, said.as_ref())).filter(|shown| {
+    let is_wanted = |shown: &Value| {
         let is = |name: &str, wanted: &Option<String>| {
             wanted.as_ref().is_none_or(|wanted| shown[name] == **wanted)
         };
         is("state", &which.state) && is("severity", &which.severity)
-    });
-    Ok(Json(AlarmList { alarms: alarms.collect(), next: page.next }))
+    };
+    let store = attached.defender.store();
+    let (mut alarms, mut next) = (Vec::new(), which.page.clone());
+    for _ in 0..PAGES {
+        let page = store.alarms(of.as_ref(), since, next.as_deref(), limit - alarms.len()).await;
+        let page = page.map_err(of_store)?;
+        let found = page.alarms.iter().map(|(alarm, said)| shown(alarm, said.as_ref()));
+        alarms.extend(found.filter(is_wanted));
+        next = page.next;
+        if next.is_none() || alarms.len() == limit {
+            break;
+        }
+    }
+    Ok(Json(AlarmList { alarms, next }))
+}
+
+/// One alarm.
+#[utoipa::path(
+    get,
+    path = "/api/v1/alarms/{id}",
+    tag = "alarms",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, body = Value),
+        (status = 400, body = ErrorBody),
+        (status = 404, body = ErrorBody),
+        (status = 503, body = ErrorBody),
+    )
+)]
+pub(crate) async fn show(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    Ok(Json(find(&api, &id).await?))
+}
+
+/// The alarm of that id: alarms are kept by time, so the newest are looked at first.
+async fn find(api: &Api, id: &str) -> Result<Value, ApiError> {
+    if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(ApiError::bad_request(format!("{id:?} is no id of an alarm: it has 32 hex digits")));
+    }
+    let attached = api.attached()?;
+    let mut page = None;
+    loop {
+        let store = attached.defender.store();
+        let found = store.alarms(None, Timestamp::now() - ALARMS_KEPT, page.as_deref(), 1_000).await;
+        let found = found.map_err(of_store)?;
+        if let Some((alarm, said)) = found.alarms.iter().find(|(alarm, _)| *alarm.id == *id) {
+            return Ok(shown(alarm, said.as_ref()));
+        }
+        page = found.next;
+        if page.is_none() {
+            return Err(ApiError::not_found(format!("there is no alarm {id}; /api/v1/alarms lists them")));
+        }
+    }
 }
 
 /// An alarm as it is published, with what people said of it.
@@ -123,6 +175,7 @@ const LONGEST: usize = 2_000;
         (status = 400, body = ErrorBody),
         (status = 401, body = ErrorBody),
         (status = 403, body = ErrorBody),
+        (status = 404, body = ErrorBody),
         (status = 503, body = ErrorBody),
     )
 )]
@@ -131,15 +184,13 @@ pub(crate) async fn acknowledge(
     Path(id): Path<String>,
     Json(saying): Json<Saying>,
 ) -> Result<Json<Value>, ApiError> {
-    if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(ApiError::bad_request(format!("{id:?} is no id of an alarm: it has 32 hex digits")));
-    }
     if saying.by.trim().is_empty() {
         return Err(ApiError::bad_request("say who has seen it: \"by\" is empty"));
     }
     if saying.by.len() > LONGEST || saying.comment.len() > LONGEST {
         return Err(ApiError::bad_request(format!("name and comment have at most {LONGEST} bytes each")));
     }
+    find(&api, &id).await?;
     let said = Acknowledgement { by: saying.by, at: Timestamp::now(), comment: saying.comment };
     api.attached()?.defender.store().acknowledge(&id, &said).await.map_err(of_store)?;
     Ok(Json(json!({ "alarmId": id, "by": said.by, "at": said.at.to_string() })))

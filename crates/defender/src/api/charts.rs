@@ -1,7 +1,6 @@
 //! Charts: their points, limits and signals, as numbers and as a picture.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -17,8 +16,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::parameters::{chamber, limit, moment, of_store};
 use super::{Api, svg};
 use crate::notification::{Rebaseline, check_context};
-use crate::record::{Flags, UChart};
-use crate::store::ChartStore;
+use crate::record::{Chamber, Flags, UChart};
+use crate::store::{ChartStore, StoreError};
 
 /// The charts of a chamber.
 #[derive(Serialize, ToSchema)]
@@ -132,22 +131,46 @@ pub(crate) async fn chart(
     }
 }
 
-/// The points that count: what an attempt left that was never committed, or was superseded, is left out.
+/// The newest points that count: what an attempt wrote that a later one has superseded is left out. The point of a message
+/// that is just being processed is there as soon as it is written.
 async fn counted(
     store: &dyn ChartStore,
-    chamber: &crate::record::Chamber,
+    chamber: &Chamber,
     indicator: &str,
     before: Option<Timestamp>,
     limit: usize,
 ) -> Result<Vec<UChart>, ApiError> {
-    let contexts = store.contexts(chamber, 10_000).await.map_err(of_store)?;
-    let takes: HashMap<(Position, Arc<str>), u64> =
-        contexts.into_iter().map(|one| ((one.position, one.context), one.take)).collect();
-    let rows = store.u_charts(chamber, indicator, before, limit + 16).await.map_err(of_store)?;
-    let counts = |(row, position, take): &(UChart, Position, u64)| {
-        takes.get(&(*position, row.context.clone())).is_none_or(|counted| counted == take)
-    };
-    Ok(rows.into_iter().filter(counts).map(|(row, ..)| row).take(limit).collect())
+    // Few points are superseded: mostly the first answer has enough that count.
+    let mut asked = limit + 16;
+    loop {
+        let rows = store.u_charts(chamber, indicator, before, asked).await.map_err(of_store)?;
+        let is_all = rows.len() < asked;
+        let takes = takes(store, chamber, &rows).await.map_err(of_store)?;
+        let counts = |(_, position, take): &(UChart, Position, u64)| takes.get(position) == Some(take);
+        let points: Vec<UChart> = rows.into_iter().filter(counts).map(|(row, ..)| row).take(limit).collect();
+        if is_all || points.len() == limit {
+            return Ok(points);
+        }
+        asked *= 4;
+    }
+}
+
+/// Which attempt counts, of the messages that left these points.
+async fn takes(
+    store: &dyn ChartStore,
+    chamber: &Chamber,
+    rows: &[(UChart, Position, u64)],
+) -> Result<HashMap<Position, u64>, StoreError> {
+    let mut takes = HashMap::new();
+    let Some(oldest) = rows.iter().map(|(_, position, _)| *position).min() else { return Ok(takes) };
+    let mut from = rows.iter().map(|(_, position, _)| *position).max();
+    // The pages overlap by one message.
+    while let Some(begin) = from {
+        let page = store.contexts(chamber, from, rows.len() + 1).await?;
+        takes.extend(page.iter().map(|one| (one.position, one.take)));
+        from = page.last().map(|last| last.position).filter(|last| *last > oldest && *last < begin);
+    }
+    Ok(takes)
 }
 
 fn point(row: UChart) -> Point {
@@ -207,7 +230,7 @@ pub(crate) async fn rebaseline(
         timestamp: Timestamp::now(),
         charts: begin.charts.map(|charts| charts.into_iter().map(Into::into).collect()),
     };
-    let collected = api.attached()?.collector.rebaseline(&command).await;
-    let collected = collected.map_err(super::contexts::refused)?;
+    let collected = api.0.intake.collector()?.rebaseline(&command).await;
+    let collected = collected.map_err(super::intake::refused)?;
     Ok(Json(serde_json::json!({ "sequence": collected.sequence, "duplicate": collected.duplicate })))
 }

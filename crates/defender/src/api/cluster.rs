@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Api;
+use super::parameters::away;
 
 /// A standby that was not heard for so many seconds is none.
 const HEARD: f64 = 6.0;
@@ -60,9 +61,8 @@ struct Member {
 )]
 pub(crate) async fn cluster(State(api): State<Api>) -> Result<Json<Cluster>, ApiError> {
     let attached = api.attached()?;
-    let away = |error: phalanx_cluster::backend::Error| ApiError::unavailable(error.to_string());
-    let beats = attached.heartbeats.entries().await.map_err(away)?;
-    let assignments = attached.assignments.entries().await.map_err(away)?;
+    let beats = attached.stores.heartbeats.entries().await.map_err(away)?;
+    let assignments = attached.stores.assignments.entries().await.map_err(away)?;
     let read = |key: &str| -> Value {
         let value = assignments.get(key).map(|entry| &entry.value);
         value.and_then(|value| serde_json::from_slice(value).ok()).unwrap_or_default()

@@ -5,9 +5,13 @@
 #![allow(unused_qualifications, reason = "the macro that describes a route writes them")]
 
 mod alarms;
+mod chambers;
 mod charts;
 mod cluster;
+mod collector;
 mod contexts;
+mod dlq;
+mod intake;
 mod parameters;
 mod status;
 mod svg;
@@ -16,12 +20,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use axum::extract::State;
+use axum::extract::{FromRef, State};
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use jiff::Timestamp;
 use phalanx_cluster::Role;
-use phalanx_cluster::backend::{self, Backend, Kv, Settings};
+use phalanx_cluster::backend::{self, Backend, Settings, Stores};
 use phalanx_cluster::core::WorkerState;
 use phalanx_fsm::State as _;
 use phalanx_service::{ApiError, App, Events, Kit, PATIENCE, Probes, Readiness, Token};
@@ -29,9 +33,12 @@ use serde_json::json;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::collector::Collector;
+pub use self::collector::CollectorApi;
+use self::intake::Intake;
+use crate::Metrics;
 use crate::judge::alarm::alarm_json;
 use crate::record::Alarm;
+use crate::store::ChartStore;
 use crate::worker::{Defender, Observer};
 
 /// How long the store or the broker may take to answer a probe.
@@ -45,10 +52,11 @@ pub struct Api(Arc<Inner>);
 
 struct Inner {
     pod_name: String,
-    metrics: phalanx_cluster::Metrics,
+    metrics: Metrics,
     started: Instant,
     events: Events,
     attached: Mutex<Option<Arc<Attached>>>,
+    intake: Intake,
     /// What the start waits for.
     waits_for: Mutex<Option<String>>,
 }
@@ -56,21 +64,21 @@ struct Inner {
 /// What there is once the worker has started.
 pub(crate) struct Attached {
     pub(crate) defender: Arc<Defender>,
-    pub(crate) assignments: Arc<dyn Kv>,
-    pub(crate) heartbeats: Arc<dyn Kv>,
-    pub(crate) collector: Collector,
+    pub(crate) stores: Stores,
 }
 
 impl Api {
     /// The API of a defender that has not started yet. `pod_name` is what people call this process.
-    pub fn new(pod_name: &str, metrics: phalanx_cluster::Metrics) -> Self {
+    pub fn new(pod_name: &str, metrics: Metrics) -> Self {
         let life = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+        let intake = Intake::counting(metrics.cluster().registry().clone());
         Self(Arc::new(Inner {
             pod_name: pod_name.to_owned(),
             metrics,
             started: Instant::now(),
             events: Events::new(life),
             attached: Mutex::default(),
+            intake,
             waits_for: Mutex::default(),
         }))
     }
@@ -88,9 +96,18 @@ impl Api {
             .routes(routes!(charts::chart))
             .routes(routes!(charts::rebaseline))
             .routes(routes!(alarms::list))
+            .routes(routes!(alarms::show))
             .routes(routes!(alarms::acknowledge))
+            .routes(routes!(chambers::list))
+            .routes(routes!(chambers::show))
+            .routes(routes!(chambers::import))
             .routes(routes!(contexts::list))
-            .routes(routes!(contexts::submit))
+            .routes(routes!(contexts::report))
+            .routes(routes!(intake::submit))
+            .routes(routes!(dlq::list))
+            .routes(routes!(dlq::show))
+            .routes(routes!(dlq::replay))
+            .routes(routes!(dlq::remove))
             .with_state(self.clone());
         let version = env!("CARGO_PKG_VERSION");
         Kit::new("Phalanx defender", version, Arc::new(self.clone()), token)
@@ -107,20 +124,20 @@ impl Api {
         settings: &Settings,
         announces: bool,
     ) -> Result<(), backend::Error> {
-        let assignments = backend.bucket(&settings.assignments).await?;
-        let heartbeats = backend.bucket(&settings.heartbeats).await?;
+        let stores = Stores::open(backend, settings).await?;
         let mut collector = defender.collector().clone();
         if announces {
-            collector = collector.announcing(assignments.clone());
+            collector = collector.announcing(stores.assignments.clone());
         }
-        let attached = Attached { defender, assignments, heartbeats, collector };
-        *lock(&self.0.attached) = Some(Arc::new(attached));
+        self.0.intake.open(collector);
+        *lock(&self.0.attached) = Some(Arc::new(Attached { defender, stores }));
         *lock(&self.0.waits_for) = None;
         Ok(())
     }
 
     /// The worker has ended.
     pub fn detach(&self) {
+        self.0.intake.close();
         *lock(&self.0.attached) = None;
     }
 
@@ -138,12 +155,34 @@ impl Api {
         })
     }
 
+    /// Whether everything goes round as of `now`, or what does not: the event loop, or a task of the pipeline.
+    pub fn live_at(&self, now: Instant) -> Result<(), String> {
+        // Without a worker there is nothing that could be stuck: the start waits, and says for what.
+        let Ok(attached) = self.attached() else { return Ok(()) };
+        let handle = attached.defender.handle();
+        let stands_for = handle.last_turn() + now.saturating_duration_since(Instant::now());
+        let mut stuck = attached.defender.watchdog().stuck(now);
+        if stands_for > PATIENCE && !handle.status().ended {
+            stuck.insert(0, "the event loop".to_owned());
+        }
+        match stuck.is_empty() {
+            true => Ok(()),
+            false => Err(format!("no turn for {} s: {}", PATIENCE.as_secs(), stuck.join(", "))),
+        }
+    }
+
     pub(crate) fn pod_name(&self) -> &str {
         &self.0.pod_name
     }
 
     pub(crate) fn uptime(&self) -> Duration {
         self.0.started.elapsed()
+    }
+}
+
+impl FromRef<Api> for Intake {
+    fn from_ref(api: &Api) -> Self {
+        api.0.intake.clone()
     }
 }
 
@@ -163,17 +202,24 @@ async fn events(State(api): State<Api>, headers: HeaderMap) -> impl IntoResponse
     api.0.events.stream(&headers)
 }
 
+/// What is wrong with the store and with the broker, if something is.
+async fn health(store: &dyn ChartStore, stores: &Stores) -> (Option<String>, Option<String>) {
+    let asked = |answer: Result<Result<(), String>, _>| match answer {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error),
+        Err(tokio::time::error::Elapsed { .. }) => Some(format!("no answer within {} s", PROBE.as_secs())),
+    };
+    let store = async { store.ping().await.map_err(|e| e.to_string()) };
+    let broker = async { stores.assignments.get("current").await.map(drop).map_err(|e| e.to_string()) };
+    let (store, broker) =
+        tokio::join!(tokio::time::timeout(PROBE, store), tokio::time::timeout(PROBE, broker));
+    (asked(store), asked(broker))
+}
+
 #[async_trait]
 impl Probes for Api {
     fn live(&self) -> Result<(), String> {
-        // Without a worker there is nothing that could be stuck: the start waits, and says for what.
-        let Ok(attached) = self.attached() else { return Ok(()) };
-        let handle = attached.defender.handle();
-        let stands_for = handle.last_turn();
-        if stands_for > PATIENCE && !handle.status().ended {
-            return Err(format!("the event loop made no turn for {} s", stands_for.as_secs()));
-        }
-        Ok(())
+        self.live_at(Instant::now())
     }
 
     async fn ready(&self) -> Readiness {
@@ -182,18 +228,7 @@ impl Probes for Api {
             return Readiness::not_ready(json!({ "state": "INITIALIZATION", "waitsFor": waits_for }));
         };
         let status = attached.defender.handle().status();
-        let asked = |answer: Result<Result<(), String>, _>| match answer {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error),
-            Err(tokio::time::error::Elapsed { .. }) => {
-                Some(format!("no answer within {} s", PROBE.as_secs()))
-            }
-        };
-        let store = async { attached.defender.store().ping().await.map_err(|e| e.to_string()) };
-        let broker = async { attached.assignments.get("current").await.map(drop).map_err(|e| e.to_string()) };
-        let (store, broker) =
-            tokio::join!(tokio::time::timeout(PROBE, store), tokio::time::timeout(PROBE, broker));
-        let (store, broker) = (asked(store), asked(broker));
+        let (store, broker) = health(&**attached.defender.store(), &attached.stores).await;
         let standby = status.role == Role::Standby;
         let holds = status.holder.is_some();
         let serves =

@@ -1,6 +1,7 @@
 //! What requests name, checked.
 
 use jiff::Timestamp;
+use phalanx_cluster::backend;
 use phalanx_service::ApiError;
 
 use crate::record::Chamber;
@@ -30,6 +31,11 @@ pub(super) fn limit(given: Option<usize>, usual: usize, most: usize) -> Result<u
         true => Ok(limit),
         false => Err(ApiError::bad_request(format!("limit is {limit}; allowed are 1 to {most}"))),
     }
+}
+
+/// What the broker says, to a client.
+pub(super) fn away(error: backend::Error) -> ApiError {
+    ApiError::unavailable(error.to_string())
 }
 
 /// What the store says, to a client.

@@ -25,7 +25,7 @@ pub struct Metrics {
 
 impl Metrics {
     /// Registers them; a registry takes them once.
-    pub(super) fn new(registry: &Registry) -> Self {
+    pub(crate) fn new(registry: &Registry) -> Self {
         let histogram =
             |name: &str, help: &str| add(registry, Histogram::with_opts(HistogramOpts::new(name, help)));
         let counter = |name: &str, help: &str| add(registry, IntCounter::new(name, help));
@@ -79,14 +79,12 @@ impl Metrics {
             alarms: counters("defender_alarms_total", "alarms published", &["severity", "state"]),
         };
         // What has not happened yet is shown as 0.
-        for outcome in
-            [Outcome::Processed, Outcome::NoCharts, Outcome::Duplicate, Outcome::Command, Outcome::Dead]
-        {
-            metrics.outcomes.with_label_values(&[outcome_name(outcome)]);
+        for outcome in Outcome::ALL {
+            metrics.outcomes.with_label_values(&[outcome.name()]);
         }
-        for severity in [Severity::Info, Severity::Warning, Severity::Critical] {
+        for severity in Severity::ALL {
             for state in ["raised", "cleared"] {
-                metrics.alarms.with_label_values(&[severity_name(severity), state]);
+                metrics.alarms.with_label_values(&[severity.name(), state]);
             }
         }
         metrics
@@ -101,12 +99,12 @@ impl Metrics {
     }
 
     pub(super) fn outcome(&self, outcome: Outcome) {
-        self.outcomes.with_label_values(&[outcome_name(outcome)]).inc();
+        self.outcomes.with_label_values(&[outcome.name()]).inc();
     }
 
     pub(super) fn alarm(&self, alarm: &Alarm) {
         let state = if alarm.state == AlarmState::Cleared { "cleared" } else { "raised" };
-        self.alarms.with_label_values(&[severity_name(alarm.severity), state]).inc();
+        self.alarms.with_label_values(&[alarm.severity.name(), state]).inc();
     }
 
     pub(super) fn show_cache(&self, statistics: &Statistics) {
@@ -117,25 +115,7 @@ impl Metrics {
 
     /// Messages whose results were written, by what became of them.
     pub fn outcomes(&self, outcome: Outcome) -> u64 {
-        self.outcomes.with_label_values(&[outcome_name(outcome)]).get()
-    }
-}
-
-fn outcome_name(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Processed => "processed",
-        Outcome::NoCharts => "no_charts",
-        Outcome::Duplicate => "duplicate",
-        Outcome::Command => "command",
-        Outcome::Dead => "dead",
-    }
-}
-
-fn severity_name(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Critical => "critical",
+        self.outcomes.with_label_values(&[outcome.name()]).get()
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod metrics;
 mod remembering;
+mod turn;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,11 +16,12 @@ use jiff::Timestamp;
 use phalanx_cluster::backend::{Expect, Log};
 use phalanx_cluster::core::{Origin, Position};
 use phalanx_cluster::{Delivery, Failure, Handler, Unavailable};
-use prometheus::Registry;
+use phalanx_service::Watchdog;
 use serde::Deserialize;
 
 pub use self::metrics::Metrics;
 use self::remembering::Remembered;
+use self::turn::Turn;
 use crate::cache::Cache;
 use crate::judge::rows::Entry;
 use crate::judge::{self, Remark, Verdict, alarm};
@@ -85,6 +87,8 @@ pub struct Parts {
     pub observer: Arc<dyn Observer>,
     /// How long store and broker may take to answer; usually [`PATIENCE`].
     pub patience: Duration,
+    /// Who notices when a message gets stuck here.
+    pub watchdog: Watchdog,
 }
 
 /// Processes the messages of chambers. Clones are the same pipeline.
@@ -95,9 +99,9 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// A pipeline that counts in that registry.
-    pub fn new(parts: Parts, registry: &Registry) -> Self {
-        Self { parts: Arc::new(parts), metrics: Metrics::new(registry) }
+    /// A pipeline that counts there.
+    pub fn new(parts: Parts, metrics: Metrics) -> Self {
+        Self { parts: Arc::new(parts), metrics }
     }
 
     /// What it counts.
@@ -108,7 +112,7 @@ impl Pipeline {
     /// Asks the store, and does not count the wait.
     async fn read<T>(
         &self,
-        delivery: &Delivery,
+        delivery: &Turn,
         question: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Failure> {
         let timer = self.metrics.reads.start_timer();
@@ -128,7 +132,7 @@ impl Pipeline {
     }
 
     /// An error while the store answers otherwise is the message's; while it does not, nobody's.
-    async fn blame<T>(&self, delivery: &Delivery, answer: Result<T, StoreError>) -> Result<T, Failure> {
+    async fn blame<T>(&self, delivery: &Turn, answer: Result<T, StoreError>) -> Result<T, Failure> {
         match answer {
             Ok(answer) => Ok(answer),
             Err(StoreError::Refused(reason)) => {
@@ -149,7 +153,7 @@ impl Pipeline {
     /// What a run comes to.
     async fn run(
         &self,
-        delivery: &Delivery,
+        delivery: &Turn,
         notification: &Notification,
         strategy: &Arc<Strategy>,
         remembered: &Arc<Remembered>,
@@ -179,7 +183,10 @@ impl Pipeline {
         let (timestamp, position) = (notification.timestamp, delivery.position);
         let calculated = tokio::task::spawn_blocking({
             let (chamber, metrics) = (chamber.clone(), self.metrics.clone());
+            // It goes on when its message is given up for being late, and occupies a thread until it ends.
+            let beat = self.parts.watchdog.watch(&format!("the calculation of {chamber} {context}"));
             move || -> Result<_, TraceError> {
+                let _beat = beat;
                 let began = Instant::now();
                 let traces = Traces::decode(&chunks, charts.svids())?;
                 let values = traces.evaluate(&charts);
@@ -207,7 +214,7 @@ impl Pipeline {
     }
 
     /// Writes what a message comes to, and publishes the alarms that it raised or cleared.
-    async fn keep(&self, delivery: &Delivery, results: &Results) -> Result<(), Failure> {
+    async fn keep(&self, delivery: &Turn, results: &Results) -> Result<(), Failure> {
         if !delivery.may_write() {
             return Err(Failure::Unavailable);
         }
@@ -281,6 +288,7 @@ fn chamber_of(partition: &str) -> Result<Chamber, Failure> {
 #[async_trait]
 impl Handler for Pipeline {
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
+        let delivery = Turn::new(delivery, &self.parts.watchdog);
         let chamber = chamber_of(&delivery.partition)?;
         let message = Message::parse(&delivery.payload, &chamber)
             .map_err(|error| Failure::Poison(error.to_string()))?;
@@ -334,6 +342,7 @@ impl Handler for Pipeline {
 
     async fn bury(&self, delivery: Delivery, _reason: &str) -> Result<(), Unavailable> {
         let Some(chamber) = Chamber::of_partition(&delivery.partition) else { return Ok(()) };
+        let delivery = Turn::new(delivery, &self.parts.watchdog);
         let (context, at) = match Message::parse(&delivery.payload, &chamber) {
             Ok(message) => (message.context().clone(), message.timestamp()),
             // What cannot be read has no time of its own: the broker's is the same whoever asks.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use phalanx_cluster::Failure;
 use phalanx_cluster::core::{ATTEMPTS, Position};
-use phalanx_cluster::{Delivery, Failure};
 
-use super::Pipeline;
+use super::{Pipeline, Turn};
 use crate::judge::rows::Before;
 use crate::judge::{History, Remark, StateError};
 use crate::record::{Chamber, HISTORY, Past, StateRow, UChart};
@@ -29,11 +29,7 @@ pub(super) struct Remembered {
 
 impl Pipeline {
     /// As of exactly the committed position: what a predecessor wrote without committing it does not count.
-    pub(super) async fn remembered(
-        &self,
-        delivery: &Delivery,
-        chamber: &Chamber,
-    ) -> Result<Remembered, Failure> {
+    pub(super) async fn remembered(&self, delivery: &Turn, chamber: &Chamber) -> Result<Remembered, Failure> {
         let cache = &self.parts.cache;
         if delivery.fresh {
             cache.forget(chamber);
@@ -68,7 +64,7 @@ impl Pipeline {
     }
 
     /// What the charts remember, without the points: a dead letter changes neither.
-    pub(super) async fn before(&self, delivery: &Delivery, chamber: &Chamber) -> Result<Before, Failure> {
+    pub(super) async fn before(&self, delivery: &Turn, chamber: &Chamber) -> Result<Before, Failure> {
         let Some(committed) = delivery.committed else { return Ok(Before::default()) };
         match self.read(delivery, self.parts.store.state_at(chamber, committed)).await? {
             Some(row) => self.decoded(chamber, &row),

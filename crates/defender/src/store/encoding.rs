@@ -55,6 +55,11 @@ pub(crate) fn pair(position: Position) -> Result<(i64, i64), StoreError> {
     Ok((signed("a generation", position.generation)?, signed("a sequence", position.sequence)?))
 }
 
+/// The pair at which a list of messages begins: that message, or the newest.
+pub(crate) fn newest_pair(from: Option<Position>) -> Result<(i64, i64), StoreError> {
+    from.map_or(Ok((i64::MAX, i64::MAX)), pair)
+}
+
 pub(crate) fn position((generation, sequence): (i64, i64)) -> Result<Position, StoreError> {
     Ok(Position {
         generation: unsigned("a generation", generation)?,
@@ -82,37 +87,39 @@ pub(crate) fn read_history(text: &str) -> Result<Vec<Past>, StoreError> {
 }
 
 /// A closed list of words.
-pub(crate) trait Word: Sized + Copy + PartialEq + 'static {
-    const ALL: &'static [(Self, &'static str)];
+pub(crate) trait Word: Sized + Copy + 'static {
+    const WORDS: &'static [Self];
 
-    fn word(self) -> &'static str {
-        Self::ALL.iter().find(|(value, _)| *value == self).map_or("", |(_, word)| word)
-    }
+    fn word(self) -> &'static str;
 
     fn read(word: &str) -> Result<Self, StoreError> {
-        let found = Self::ALL.iter().find(|(_, known)| *known == word);
-        found.map(|(value, _)| *value).ok_or_else(|| damaged("an unknown word", format!("{word:?}")))
+        let found = Self::WORDS.iter().find(|known| known.word() == word);
+        found.copied().ok_or_else(|| damaged("an unknown word", format!("{word:?}")))
     }
 }
 
 impl Word for Outcome {
-    const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Processed, "processed"),
-        (Self::NoCharts, "no_charts"),
-        (Self::Duplicate, "duplicate"),
-        (Self::Command, "command"),
-        (Self::Dead, "dead"),
-    ];
+    const WORDS: &'static [Self] = &Self::ALL;
+
+    fn word(self) -> &'static str {
+        self.name()
+    }
 }
 
 impl Word for Severity {
-    const ALL: &'static [(Self, &'static str)] =
-        &[(Self::Info, "info"), (Self::Warning, "warning"), (Self::Critical, "critical")];
+    const WORDS: &'static [Self] = &Self::ALL;
+
+    fn word(self) -> &'static str {
+        self.name()
+    }
 }
 
 impl Word for AlarmState {
-    const ALL: &'static [(Self, &'static str)] =
-        &[(Self::Open, "open"), (Self::Acknowledged, "acknowledged"), (Self::Cleared, "cleared")];
+    const WORDS: &'static [Self] = &Self::ALL;
+
+    fn word(self) -> &'static str {
+        self.name()
+    }
 }
 
 /// Where a list of alarms goes on: after the alarm it names.
@@ -154,9 +161,9 @@ mod tests {
 
     #[test]
     fn every_word_comes_back_and_another_is_damage() {
-        fn check<W: Word + std::fmt::Debug>() {
-            for (value, word) in W::ALL {
-                assert_eq!((W::read(word).unwrap(), value.word()), (*value, *word));
+        fn check<W: Word + PartialEq + std::fmt::Debug>() {
+            for value in W::WORDS {
+                assert_eq!(W::read(value.word()).unwrap(), *value);
             }
             assert!(W::read("nonsense").is_err());
         }

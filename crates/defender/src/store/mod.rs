@@ -82,8 +82,13 @@ pub trait ChartStore: Send + Sync + 'static {
     /// The names of the charts a chamber has points of.
     async fn indicators(&self, chamber: &Chamber) -> Result<Vec<Arc<str>>, StoreError>;
 
-    /// Which attempts count, the newest message first.
-    async fn contexts(&self, chamber: &Chamber, limit: usize) -> Result<Vec<Context>, StoreError>;
+    /// Which attempts count, the newest message first: of all messages, or of that one and those before it.
+    async fn contexts(
+        &self,
+        chamber: &Chamber,
+        from: Option<Position>,
+        limit: usize,
+    ) -> Result<Vec<Context>, StoreError>;
 
     /// Writes what a message leaves behind: all of it, or it will be written again.
     async fn write(&self, results: &Results) -> Result<(), StoreError>;

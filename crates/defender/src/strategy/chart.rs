@@ -123,7 +123,7 @@ fn allowance(design: &Design) -> (f64, f64) {
 
 impl fmt::Display for ChartRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let severity = format!("{:?}", self.severity).to_lowercase();
+        let severity = self.severity.name();
         match &self.check {
             Check::Trend(points) => write!(f, "trend of {points}: {severity}"),
             check => write!(f, "{}: {severity}", check.name()),

@@ -157,7 +157,7 @@ impl Line {
 
     /// The rows of the messages, the oldest first.
     pub(crate) async fn contexts(&self) -> Vec<Context> {
-        let mut contexts = self.store.contexts(&self.chamber, 10_000).await.unwrap();
+        let mut contexts = self.store.contexts(&self.chamber, None, 10_000).await.unwrap();
         contexts.reverse();
         contexts
     }

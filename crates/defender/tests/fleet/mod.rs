@@ -5,6 +5,7 @@
 pub(crate) mod line;
 pub(crate) mod moody;
 pub(crate) mod paused;
+pub(crate) mod served;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -157,7 +158,7 @@ pub(crate) fn recompute(
 
 /// What the store shows of a chamber, as a reader sees it: rows of attempts that do not count are left out.
 pub(crate) async fn stored(store: &dyn ChartStore, chamber: &Chamber) -> (Recomputed, Vec<Outcome>) {
-    let contexts = store.contexts(chamber, 10_000).await.unwrap();
+    let contexts = store.contexts(chamber, None, 10_000).await.unwrap();
     let counts: HashMap<(Position, Arc<str>), u64> =
         contexts.iter().map(|one| ((one.position, one.context.clone()), one.take)).collect();
     let mut recomputed = Recomputed::default();
@@ -180,7 +181,7 @@ pub(crate) async fn stored(store: &dyn ChartStore, chamber: &Chamber) -> (Recomp
 
 /// Where the notification of each run stands that was processed.
 async fn positions(store: &dyn ChartStore, chamber: &Chamber) -> HashMap<Arc<str>, Position> {
-    let contexts = store.contexts(chamber, 10_000).await.unwrap();
+    let contexts = store.contexts(chamber, None, 10_000).await.unwrap();
     let processed = contexts.into_iter().filter(|one| one.outcome == Outcome::Processed);
     processed.map(|one| (one.context, one.position)).collect()
 }
@@ -188,7 +189,7 @@ async fn positions(store: &dyn ChartStore, chamber: &Chamber) -> HashMap<Arc<str
 /// Every run was processed, once and in order: none is lost, none is double, none is dead.
 pub(crate) async fn assert_each_once(store: &dyn ChartStore, fab: &Fab, number: usize, runs: u64) {
     let chamber = chamber(fab, number);
-    let mut contexts = store.contexts(&chamber, 10_000).await.unwrap();
+    let mut contexts = store.contexts(&chamber, None, 10_000).await.unwrap();
     contexts.reverse();
     let found: Vec<(&str, Outcome)> = contexts.iter().map(|one| (&*one.context, one.outcome)).collect();
     let names: Vec<String> = (0..runs).map(|run| fab.run(number, run).context).collect();

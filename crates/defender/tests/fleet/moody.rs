@@ -118,8 +118,13 @@ impl ChartStore for Moody {
         self.ask().await?.indicators(chamber).await
     }
 
-    async fn contexts(&self, chamber: &Chamber, limit: usize) -> Result<Vec<Context>, StoreError> {
-        self.ask().await?.contexts(chamber, limit).await
+    async fn contexts(
+        &self,
+        chamber: &Chamber,
+        from: Option<Position>,
+        limit: usize,
+    ) -> Result<Vec<Context>, StoreError> {
+        self.ask().await?.contexts(chamber, from, limit).await
     }
 
     async fn write(&self, results: &Results) -> Result<(), StoreError> {

@@ -6,13 +6,13 @@ use std::time::Instant;
 use phalanx_cluster::backend::{Backend as _, Embedded, Settings};
 use phalanx_cluster::core::Position;
 use phalanx_cluster::{Delivery, Handler as _};
+use phalanx_defender::Metrics;
 use phalanx_defender::cache::Cache;
 use phalanx_defender::notification::Notification;
 use phalanx_defender::pipeline::{PATIENCE, Parts, Pipeline};
 use phalanx_defender::record::Chamber;
 use phalanx_defender::store::ChartStore;
 use phalanx_defender::strategy::{Holder, Strategy};
-use prometheus::Registry;
 
 use super::line::{STRATEGY, at, traces};
 use super::{Recomputed, stored};
@@ -36,8 +36,9 @@ async fn pipeline(store: &Arc<dyn ChartStore>, backend: &Embedded, strategy: &st
         alarms: backend.log(&Settings::default().alarms).await.unwrap(),
         observer: Arc::new(()),
         patience: PATIENCE,
+        watchdog: phalanx_service::Watchdog::default(),
     };
-    Pipeline::new(parts, &Registry::new())
+    Pipeline::new(parts, Metrics::default().pipeline().clone())
 }
 
 fn place(run: u64) -> Position {

@@ -169,6 +169,24 @@ pub async fn subjects_are_listed_with_their_counts(fixture: &dyn Fixture) {
     assert_eq!(log.subjects().await, Ok(BTreeMap::from([(a, 2), (b, 1)])));
 }
 
+/// Dead letters can be put away.
+pub async fn a_message_that_is_removed_is_gone_alone(fixture: &dyn Fixture) {
+    let config = log_config();
+    let log = open_log(fixture, &config).await;
+    let a = subject(&config, "a");
+    for payload in ["1", "2", "3"] {
+        append(&*log, &a, payload).await;
+    }
+    assert_eq!(log.remove(2).await, Ok(true));
+    assert_eq!(log.remove(2).await, Ok(false), "it is gone already");
+    assert_eq!(log.remove(9).await, Ok(false), "it never was");
+    assert_eq!(log.next(&a, 2).await.expect("an answer").map(|found| found.sequence), Some(3));
+    assert_eq!(log.subjects().await, Ok(BTreeMap::from([(a.clone(), 2)])));
+    let info = log.info().await.expect("info");
+    assert_eq!((info.last, info.messages), (3, 2));
+    assert_eq!(append(&*log, &a, "4").await, 4);
+}
+
 /// A ring says that there is something to read.
 pub async fn the_doorbell_rings_for_its_subject(fixture: &dyn Fixture) {
     let config = log_config();

@@ -68,6 +68,7 @@ macro_rules! backend_conformance {
             log::a_full_log_refuses_what_is_new,
             log::messages_expire_and_the_first_sequence_says_so,
             log::subjects_are_listed_with_their_counts,
+            log::a_message_that_is_removed_is_gone_alone,
             log::the_doorbell_rings_for_its_subject,
             log::a_log_made_anew_has_another_identity,
             log::a_removed_log_is_named,

@@ -107,6 +107,20 @@ impl Log for EmbeddedLog {
             .await
     }
 
+    async fn remove(&self, sequence: u64) -> Result<bool, Error> {
+        self.run(format!("removal of {sequence} from {}", self.config.name), move |_, mut head, session| {
+            let sql = "DELETE FROM messages WHERE log = ? AND sequence = ? RETURNING length(payload)";
+            let removed: Option<i64> =
+                find(&session.db, sql, params![head.id, signed(sequence)], |row| row.get(0))?;
+            let Some(bytes) = removed else { return Ok(false) };
+            head.messages -= 1;
+            head.bytes -= bytes;
+            save(session, &head)?;
+            Ok(true)
+        })
+        .await
+    }
+
     async fn info(&self) -> Result<LogInfo, Error> {
         self.run(format!("info of {}", self.config.name), |_, head, session| {
             let sql = "SELECT min(sequence) FROM messages WHERE log = ?";

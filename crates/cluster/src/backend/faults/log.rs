@@ -69,6 +69,14 @@ impl Log for FaultyLog {
         self.inner.last(subject).await
     }
 
+    async fn remove(&self, sequence: u64) -> Result<bool, Error> {
+        let make = || {
+            let inner = self.inner.clone();
+            async move { inner.remove(sequence).await }
+        };
+        self.faults.change(Op::Write, "", make).await
+    }
+
     async fn info(&self) -> Result<LogInfo, Error> {
         self.enter("").await?;
         self.inner.info().await

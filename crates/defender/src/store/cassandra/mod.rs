@@ -24,7 +24,7 @@ pub use self::config::{Config, Consistency, KEYSPACE, Tls};
 use self::link::Link;
 use self::rows::{ContextRow, MetadataRow, Numbers, PutAlarm, PutUChart, StoredState, UChartRow, all, part};
 pub use self::schema::{Applied, Replication, show};
-use super::encoding::{self, Time, Word as _, microseconds, pair, signed};
+use super::encoding::{self, Time, Word as _, microseconds, newest_pair, pair, signed};
 use super::{AlarmPage, ChartStore, StoreError, check, check_chunks, complete, prune_below};
 use crate::record::{Acknowledgement, Chamber, Context, Metadata, Results, StateRow, UChart};
 
@@ -162,12 +162,17 @@ impl ChartStore for Cassandra {
         Ok(found.into_iter().map(|(name,)| name.into()).collect())
     }
 
-    async fn contexts(&self, chamber: &Chamber, limit: usize) -> Result<Vec<Context>, StoreError> {
+    async fn contexts(
+        &self,
+        chamber: &Chamber,
+        from: Option<Position>,
+        limit: usize,
+    ) -> Result<Vec<Context>, StoreError> {
         if limit == 0 {
             return Ok(Vec::new());
         }
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let values = (chamber.tool(), chamber.chamber(), limit);
+        let values = (chamber.tool(), chamber.chamber(), newest_pair(from)?, limit);
         let found = all::<ContextRow>(self.link.run(|s| &s.contexts, values).await?)?;
         found.into_iter().map(ContextRow::read).collect()
     }

@@ -49,7 +49,7 @@ statements! {
 
     put_context: "INSERT INTO {ks}.contexts (tool_id, chamber_id, position, take, context_id, timestamp, timestamp_ns, strategy, outcome)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";
-    contexts: "SELECT position, take, context_id, timestamp, timestamp_ns, strategy, outcome FROM {ks}.contexts", OF_CHAMBER, " LIMIT ?";
+    contexts: "SELECT position, take, context_id, timestamp, timestamp_ns, strategy, outcome FROM {ks}.contexts", OF_CHAMBER, " AND position <= ? LIMIT ?";
     take_at: "SELECT take FROM {ks}.contexts", OF_CHAMBER, " AND position = ?";
 
     put_state: "INSERT INTO {ks}.chart_state (tool_id, chamber_id, ", STATE_COLUMNS, ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";

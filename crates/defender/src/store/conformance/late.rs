@@ -19,7 +19,7 @@ async fn seen(store: &dyn ChartStore, chamber: &Chamber, sequence: u64) -> Seen 
     Seen {
         points: points.into_iter().map(|(chart, _, take)| (chart, take)).collect(),
         alarms: alarms.alarms.into_iter().map(|(alarm, _)| alarm).collect(),
-        contexts: store.contexts(chamber, 99).await.expect("contexts"),
+        contexts: store.contexts(chamber, None, 99).await.expect("contexts"),
         state: store.state_at(chamber, position(sequence)).await.expect("a state"),
     }
 }

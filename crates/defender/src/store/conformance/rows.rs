@@ -79,7 +79,7 @@ pub async fn every_row_comes_back_bit_for_bit(store: &dyn ChartStore) {
     }
     let state = store.state_at(&chamber, written.mark.position).await.expect("an answer");
     assert_eq!(state.as_ref(), Some(&written.state));
-    assert_eq!(store.contexts(&chamber, 9).await.expect("an answer"), [written.context]);
+    assert_eq!(store.contexts(&chamber, None, 9).await.expect("an answer"), [written.context]);
 }
 
 /// What has no value is none, in every store: SQLite would make nothing of it, Cassandra would keep it.
@@ -200,9 +200,12 @@ pub async fn contexts_come_the_newest_message_first(store: &dyn ChartStore) {
     for sequence in [2, 10, 9] {
         write(store, &results(&chamber, sequence, 1)).await;
     }
-    let found = store.contexts(&chamber, 2).await.expect("an answer");
+    let found = store.contexts(&chamber, None, 2).await.expect("an answer");
     assert_eq!(found, [results(&chamber, 10, 1).context, results(&chamber, 9, 1).context]);
-    assert!(store.contexts(&chamber, 0).await.expect("an answer").is_empty());
+    let second = Some(found[1].position);
+    let older = store.contexts(&chamber, second, 9).await.expect("an answer");
+    assert_eq!(older, [results(&chamber, 9, 1).context, results(&chamber, 2, 1).context]);
+    assert!(store.contexts(&chamber, None, 0).await.expect("an answer").is_empty());
 }
 
 /// Also where one name is the beginning of another, or tool and chamber together are the same letters.
@@ -218,7 +221,7 @@ pub async fn two_chambers_never_mix(store: &dyn ChartStore) {
         assert_eq!(points(store, chamber, "power").await, [chart("power", 1, value)]);
         let traces = store.t_chart(chamber, "run-1").await.expect("an answer");
         assert_eq!(traces, Some(vec![value.to_string().into()]));
-        assert_eq!(store.contexts(chamber, 9).await.expect("an answer").len(), 1);
+        assert_eq!(store.contexts(chamber, None, 9).await.expect("an answer").len(), 1);
     }
     // Nor two charts of a chamber.
     assert!(points(store, &one, "powe").await.is_empty() && points(store, &one, "power2").await.is_empty());

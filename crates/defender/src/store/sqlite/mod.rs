@@ -81,8 +81,9 @@ impl Sqlite {
     pub async fn close(&self) {
         let inner = self.inner.clone();
         let close = move || {
-            inner.writer.close();
+            // Whoever closes the file last folds its log into it, and readers may not.
             inner.idle().clear();
+            inner.writer.close();
         };
         // It can only fail if the closing panics, and then nothing is open either.
         let _ = tokio::task::spawn_blocking(close).await;
@@ -178,9 +179,14 @@ impl ChartStore for Sqlite {
         self.read(move |db| read::indicators(db, &chamber)).await
     }
 
-    async fn contexts(&self, chamber: &Chamber, limit: usize) -> Result<Vec<Context>, StoreError> {
+    async fn contexts(
+        &self,
+        chamber: &Chamber,
+        from: Option<Position>,
+        limit: usize,
+    ) -> Result<Vec<Context>, StoreError> {
         let chamber = chamber.clone();
-        self.read(move |db| read::contexts(db, &chamber, limit)).await
+        self.read(move |db| read::contexts(db, &chamber, from, limit)).await
     }
 
     async fn write(&self, results: &Results) -> Result<(), StoreError> {

@@ -13,7 +13,9 @@ use crate::record::{
     Acknowledgement, Alarm, AlarmState, Chamber, Context, Flags, Limits, Mark, Metadata, Outcome, Severity,
     StateRow, UChart,
 };
-use crate::store::encoding::{self, After, Time, Word as _, damaged, pair, position, small, unsigned};
+use crate::store::encoding::{
+    self, After, Time, Word as _, damaged, newest_pair, pair, position, small, unsigned,
+};
 use crate::store::{AlarmPage, StoreError, complete, seen};
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -148,10 +150,18 @@ pub(super) fn indicators(db: &Connection, chamber: &Chamber) -> Result<Vec<Arc<s
     all(db, sql, params![chamber.tool(), chamber.chamber()], |row| text(row, "name"))
 }
 
-pub(super) fn contexts(db: &Connection, chamber: &Chamber, limit: usize) -> Result<Vec<Context>> {
-    let sql = "SELECT * FROM contexts WHERE tool_id = ? AND chamber_id = ?
+pub(super) fn contexts(
+    db: &Connection,
+    chamber: &Chamber,
+    from: Option<Position>,
+    limit: usize,
+) -> Result<Vec<Context>> {
+    let sql =
+        "SELECT * FROM contexts WHERE tool_id = ? AND chamber_id = ? AND (generation, sequence) <= (?, ?)
         ORDER BY generation DESC, sequence DESC LIMIT ?";
-    all(db, sql, params![chamber.tool(), chamber.chamber(), rows(limit)], |row| {
+    let (generation, sequence) = newest_pair(from)?;
+    let values = params![chamber.tool(), chamber.chamber(), generation, sequence, rows(limit)];
+    all(db, sql, values, |row| {
         Ok(Context {
             position: place(row)?,
             take: take(row)?,

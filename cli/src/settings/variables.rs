@@ -2,12 +2,16 @@
 
 use clap::Args;
 
-/// Declares the settings once: the flags of the command and the list that tests and documents walk come from it.
+/// Declares settings once: the flags of the commands and the list that tests and documents walk come from it.
 macro_rules! variables {
-    ($( $field:ident, $env:literal, $default:literal, $help:literal $(, $hidden:ident)? ; )+) => {
-        /// What was given; what is right is decided by [`Plan`](super::plan::Plan), for all of it at once.
+    (
+        $(#[$about:meta])* $name:ident, $list:ident $(, with $inner:ident: $Inner:ident)?;
+        $( $field:ident, $env:literal, $default:literal, $help:literal $(, $hidden:ident)? ; )+
+    ) => {
+        $(#[$about])*
         #[derive(Args, Clone, Debug, Default)]
-        pub(crate) struct Variables {
+        pub(crate) struct $name {
+            $( #[command(flatten)] pub(crate) $inner: $Inner, )?
             $(
                 #[arg(long, env = $env, value_name = "VALUE", help = variables!(@help $default, $help), $($hidden = true)?)]
                 pub(crate) $field: Option<String>,
@@ -16,13 +20,15 @@ macro_rules! variables {
 
         /// Name, default and meaning of each.
         #[cfg(test)]
-        pub(crate) const ALL: &[(&str, &str, &str)] = &[$(($env, $default, $help)),+];
+        pub(crate) const $list: &[(&str, &str, &str)] = &[$(($env, $default, $help)),+];
     };
     (@help "", $help:literal) => { $help };
     (@help $default:literal, $help:literal) => { concat!($help, " [default: ", $default, "]") };
 }
 
 variables! {
+    /// Where coordination and charts are kept; what is right is decided by [`Places`](super::places::Places).
+    Connections, CONNECTIONS;
     nats_servers, "NATS_SERVERS", "", "Addresses of NATS, separated by commas; without them the coordination is embedded";
     nats_stream_name, "NATS_STREAM_NAME", "dc-notifications", "Stream of completion notifications";
     nats_kv_assignments, "NATS_KV_ASSIGNMENTS", "defender-assignments", "Bucket of the assignment map";
@@ -48,6 +54,12 @@ variables! {
     cassandra_tls_ca, "CASSANDRA_TLS_CA", "", "PEM file of whom to believe at Cassandra";
     cassandra_tls_cert, "CASSANDRA_TLS_CERT", "", "PEM file of who we are at Cassandra";
     cassandra_tls_key, "CASSANDRA_TLS_KEY", "", "PEM file of its key";
+    data_dir, "DATA_DIR", "", "Where everything embedded is kept";
+}
+
+variables! {
+    /// What was given; what is right is decided by the plan of a defender, for all of it at once.
+    Variables, OTHERS, with connections: Connections;
     election_agent_addr, "ELECTION_AGENT_ADDR", "", "Address of an election agent; not part of this build yet";
     election_ttl_seconds, "ELECTION_TTL_SECONDS", "10", "How long the leader's lease lasts; it is renewed at half of it";
     max_defenders, "MAX_DEFENDERS", "100", "How many ids there are";
@@ -77,5 +89,4 @@ variables! {
     http_addr, "HTTP_ADDR", "127.0.0.1:8080", "Where the HTTP API listens";
     api_token, "API_TOKEN", "", "Token for what changes something; embedded, one is made where there is none", hide_env_values;
     strategy_file, "STRATEGY_FILE", "", "The strategy file; strategy.toml in the data folder without it";
-    data_dir, "DATA_DIR", "", "Where everything embedded is kept";
 }

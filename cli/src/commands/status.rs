@@ -1,0 +1,102 @@
+//! `phalanx status`: what a defender and its fleet are doing.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::show::{field, list, text};
+use super::table::Table;
+use crate::client::{OutputArgs, ServiceArgs};
+use crate::paint::Paint;
+
+/// Shows what a defender is doing, and the fleet as it sees it.
+#[derive(Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    service: ServiceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl Status {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let client = self.service.client()?;
+        let worker = client.get("/api/v1/status")?;
+        let ready = client.probe("/health/ready")?;
+        // A worker that has not started yet knows no fleet.
+        let fleet = client.get("/api/v1/cluster").unwrap_or(Value::Null);
+        if self.output.json {
+            super::show::json(&json!({ "worker": worker, "ready": ready, "cluster": fleet }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut out = io::stdout().lock();
+        let state = field(&worker, "state");
+        writeln!(
+            out,
+            "{} ({}) at {}: {}, {}, up {} s",
+            field(&worker, "defenderId"),
+            field(&worker, "podName"),
+            client.base(),
+            Paint::of_state(&state).on(&state),
+            field(&ready, "status"),
+            field(&worker, "uptimeSeconds"),
+        )?;
+        let hits = worker["cacheHitRate"].as_f64().unwrap_or_default();
+        writeln!(
+            out,
+            "{} chambers, {} messages processed, {:.0} % from the cache",
+            field(&worker, "assignedChambers"),
+            field(&worker, "messagesProcessed"),
+            100.0 * hits,
+        )?;
+        if ready["status"] != "ready" {
+            writeln!(out, "{}", Paint::Warning.on(&format!("not ready: {ready}")))?;
+        }
+        if !fleet.is_null() {
+            print_fleet(&mut out, &fleet)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn print_fleet(out: &mut impl io::Write, fleet: &Value) -> io::Result<()> {
+    let size = fleet["fleetSize"].as_u64().map_or(String::new(), |size| format!(", {size} defenders wanted"));
+    let state = field(fleet, "state");
+    writeln!(
+        out,
+        "\nfleet: {}, map {} ({}){size}",
+        Paint::of_state(&state).on(&state),
+        field(fleet, "mapVersion"),
+        field(fleet, "lifecycleState"),
+    )?;
+    if let Some(left) = fleet["window"]["remainingSeconds"].as_f64() {
+        writeln!(out, "a {} window is open for {left:.1} s more", text(&fleet["window"]["kind"]))?;
+    }
+    let mut table =
+        Table::new(&["defender", "pod", "state", "role", "chambers", "weight", "processed", "heard"]);
+    for member in list(fleet, "workers") {
+        let role = match (member["standby"] == true, member["isLeader"] == true) {
+            (true, _) => "standby",
+            (_, true) => "leader",
+            _ => "follower",
+        };
+        let state = field(member, "state");
+        let age = member["heartbeatAgeSeconds"].as_f64().unwrap_or_default();
+        table.painted(
+            if role == "standby" { Paint::Plain } else { Paint::of_state(&state) },
+            [
+                field(member, "defenderId"),
+                field(member, "podName"),
+                state,
+                role.to_owned(),
+                field(member, "chambers"),
+                field(member, "weight"),
+                field(member, "messagesProcessed"),
+                format!("{age:.1} s ago"),
+            ],
+        );
+    }
+    writeln!(out, "{table}")
+}

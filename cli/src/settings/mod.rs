@@ -1,0 +1,5 @@
+//! What commands are told, by flags and by environment variables.
+
+pub(crate) mod places;
+pub(crate) mod reader;
+pub(crate) mod variables;
