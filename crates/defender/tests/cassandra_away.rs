@@ -34,7 +34,7 @@ async fn while_cassandra_is_away_messages_wait_and_when_it_is_back_all_flow() {
     let fab = Fab::new(5, CHAMBERS);
     store.put_metadata(&weights::import(&fab.chambers_csv(), jiff::Timestamp::now()).unwrap()).await.unwrap();
     let options = options(1);
-    let registry = options.metrics.registry().clone();
+    let registry = options.metrics.cluster().registry().clone();
     let stores = Stores::open(&*backend, &options.settings).await.unwrap();
     let defender = start(&backend, &store, options).await;
     let processed = async |least: u64| (defender.handle().stats().processed >= least).then_some(());

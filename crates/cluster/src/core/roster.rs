@@ -65,9 +65,9 @@ impl Roster {
             let newest = self.farewells.entry(id).or_default();
             *newest = holder.incarnation.max(*newest);
         }
-        let mut place = self.workers.entry(id);
-        let known = match &mut place {
-            Place::Occupied(known) => Some(&*known.get()),
+        let place = self.workers.entry(id);
+        let known = match &place {
+            Place::Occupied(known) => Some(known.get()),
             Place::Vacant(_) => None,
         };
         if known.is_some_and(|seen| seen.incarnation > holder.incarnation) {
