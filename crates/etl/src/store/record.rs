@@ -61,10 +61,7 @@ pub(super) fn store(
     if known.is_some() {
         say_what_changed(to, id)?;
     }
-    to.prepare_cached(
-        "INSERT INTO search (rowid, title, text, facets) SELECT id, title, text, facets FROM records WHERE id = ?1",
-    )?
-    .execute([id])?;
+    index(to, id, "INSERT INTO search (rowid, title, text, facets) VALUES (?1, ?2, ?3, ?4)")?;
     to.prepare_cached(
         "INSERT OR REPLACE INTO provenance (record_id, source_id, position, run_id, stored_ms)
          VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -84,11 +81,19 @@ fn keep_version(to: &Connection, id: i64) -> Result<(), Error> {
             details, raw, p.source_id, p.run_id FROM records LEFT JOIN provenance p ON p.record_id = id WHERE id = ?1",
     )?
     .execute([id])?;
-    to.prepare_cached(
-        "INSERT INTO search (search, rowid, title, text, facets)
-         SELECT 'delete', id, title, text, facets FROM records WHERE id = ?1",
-    )?
-    .execute([id])?;
+    index(to, id, "INSERT INTO search (search, rowid, title, text, facets) VALUES ('delete', ?1, ?2, ?3, ?4)")
+}
+
+/// Tells the index of a record as it is stored. Read first and then written: what a statement selects for another table
+/// is guarded by a savepoint, as an upsert is.
+fn index(to: &Connection, id: i64, sql: &str) -> Result<(), Error> {
+    let mut stored = to.prepare_cached("SELECT title, text, facets FROM records WHERE id = ?1")?;
+    let mut rows = stored.query([id])?;
+    if let Some(row) = rows.next()? {
+        let text =
+            |column| Ok::<_, Error>(row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?);
+        to.prepare_cached(sql)?.execute(params![id, text(0)?, text(1)?, text(2)?])?;
+    }
     Ok(())
 }
 
