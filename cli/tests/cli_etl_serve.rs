@@ -80,12 +80,12 @@ fn one<T: rusqlite::types::FromSql>(dir: &Path, sql: &str) -> Option<T> {
     store.query_row(sql, [], |row| row.get(0)).ok()
 }
 
-/// A made-up NVD of that many records, in pages of twenty that take a while.
+/// A made-up NVD of that many records, in pages of fifty that take a while; the pace allows fifty of them at once.
 fn slow_nvd(records: usize) -> Mirror {
     let records: Vec<Value> = (0..records).map(mirror::cve).collect();
     Mirror::new(move |request| {
-        std::thread::sleep(Duration::from_millis(20));
-        Answer::Body(mirror::page(request, &records, 20))
+        std::thread::sleep(Duration::from_millis(100));
+        Answer::Body(mirror::page(request, &records, 50))
     })
 }
 

@@ -1,7 +1,6 @@
 //! A service in this process, over a mirror of our own fixtures.
 
 #[path = "../../../etl/tests/util/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "shared with the engine's tests")]
 mod mirror;
 
 use std::collections::BTreeMap;
@@ -66,7 +65,7 @@ impl Setup {
     pub(crate) fn with_slow_cve(mut self) -> Self {
         let records: Vec<Value> = (0..10_000).map(mirror::cve).collect();
         self.slow = Some(Mirror::new(move |request| {
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(200));
             Answer::Body(mirror::page(request, &records, 10))
         }));
         self
