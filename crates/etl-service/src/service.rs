@@ -186,7 +186,7 @@ impl Probes for Api {
     }
 
     async fn ready(&self) -> Readiness {
-        match self.readers.read(|reader| reader.macro_stats()).await {
+        match self.readers.read(store::Reader::macro_stats).await {
             Ok(Some(orchestrator)) => Readiness::ready(json!({ "macro": orchestrator.state })),
             Ok(None) => Readiness::not_ready(json!({ "store": "the engine has not begun" })),
             Err(error) => Readiness::not_ready(json!({ "store": error.to_string() })),

@@ -77,6 +77,48 @@ fn a_redirect_to_another_scheme_or_to_nowhere_is_refused() {
     }
 }
 
+/// An address of this machine that is not loopback: to a client it is a host like any other. Nothing is sent to find it.
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket
+        .local_addr()
+        .ok()
+        .map(|address| address.ip())
+        .filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+#[test]
+fn a_redirect_from_another_host_to_this_very_machine_is_refused_by_a_real_request() {
+    let Some(address) = own_address() else {
+        println!("skipped: this machine has no address but loopback");
+        return;
+    };
+    // What nobody may be led to: it would be read gladly.
+    let inside = TcpListener::bind("127.0.0.1:0").unwrap();
+    inside.set_nonblocking(true).unwrap();
+    let port = inside.local_addr().unwrap().port();
+    let outside = TcpListener::bind((address, 0)).unwrap();
+    let url = format!("http://{}/capec.xml", outside.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let targets = [format!("http://127.0.0.1:{port}/x.xml"), format!("http://localhost:{port}/x.xml")];
+        for (at, mut stream) in outside.incoming().flatten().enumerate() {
+            let mut lines = BufReader::new(stream.try_clone().expect("a second handle")).lines();
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let to = &targets[at % targets.len()];
+            let answer = format!(
+                "HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    for _ in 0..2 {
+        let dir = tempfile::tempdir().unwrap();
+        assert_refused(&load(dir.path(), "capec", &url), "this machine itself");
+    }
+    assert!(inside.accept().is_err(), "nobody has knocked");
+}
+
 #[test]
 fn redirects_without_end_are_not_followed_for_ever() {
     let dir = tempfile::tempdir().unwrap();

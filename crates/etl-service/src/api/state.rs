@@ -5,7 +5,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
 use phalanx_etl::core::timetable::Feed;
-use phalanx_etl::store::{Checkpoint, EventRow, MacroStats, ProviderStats, RunRow};
+use phalanx_etl::store::{Checkpoint, EventRow, MacroStats, ProviderStats, Reader, RunRow};
 use phalanx_service::{ApiError, ErrorBody};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -107,7 +107,7 @@ pub(super) struct EventList {
 
 impl Api {
     async fn nodes(&self) -> Result<Vec<Node>, ApiError> {
-        let mut statistics = self.readers.read(|reader| reader.providers()).await?;
+        let mut statistics = self.readers.read(Reader::providers).await?;
         let feeds = self.feeds.all();
         let node = |id: &String| {
             let at = statistics.iter().position(|one| one.id == *id)?;
@@ -128,7 +128,7 @@ impl Api {
 /// The orchestrator and every provider, with their statistics.
 #[utoipa::path(get, path = "/api/v1/etl/tree", tag = "state", responses((status = 200, body = Tree)))]
 pub(super) async fn tree(State(api): State<Api>) -> Result<Json<Tree>, ApiError> {
-    let orchestrator = api.readers.read(|reader| reader.macro_stats()).await?;
+    let orchestrator = api.readers.read(Reader::macro_stats).await?;
     Ok(Json(Tree { r#macro: orchestrator, providers: api.nodes().await? }))
 }
 
