@@ -1,25 +1,65 @@
 //! The broker: values with revisions, compare-and-swap, and the order in which they were stored.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use phalanx_cluster::core::types::{Entry, Key, Revision, Value};
 use phalanx_cluster::core::{Condition, WriteError, Written};
 
+use crate::HashMap;
+
+/// Values by their keys. Cursors are many and are never gone through: they need no order.
+#[derive(Debug, Default)]
+struct Entries {
+    others: BTreeMap<Key, Entry>,
+    cursors: HashMap<Arc<str>, Entry>,
+}
+
+impl Entries {
+    fn get(&self, key: &Key) -> Option<&Entry> {
+        match key {
+            Key::Cursor(name) => self.cursors.get(name),
+            other => self.others.get(other),
+        }
+    }
+
+    fn insert(&mut self, key: &Key, entry: Entry) -> Option<Entry> {
+        match key {
+            Key::Cursor(name) => self.cursors.insert(name.clone(), entry),
+            other => self.others.insert(other.clone(), entry),
+        }
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Entry> {
+        match key {
+            Key::Cursor(name) => self.cursors.remove(name),
+            other => self.others.remove(other),
+        }
+    }
+}
+
 /// What is stored.
 #[derive(Debug, Default)]
 pub struct Broker {
-    entries: BTreeMap<Key, Entry>,
+    entries: Entries,
     /// What was there before the last change.
-    earlier: BTreeMap<Key, Entry>,
+    earlier: Entries,
     /// The last revision given, deleted values included.
     last: u64,
     last_stored_at: u64,
 }
 
 impl Broker {
-    /// Everything that is stored.
-    pub fn entries(&self) -> impl Iterator<Item = (&Key, &Entry)> {
-        self.entries.iter()
+    /// Everything that is watched: all but the cursors.
+    pub fn watched(&self) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.entries.others.iter()
+    }
+
+    /// The keys of the cursors, in order.
+    pub fn cursors(&self) -> Vec<Key> {
+        let mut names: Vec<_> = self.entries.cursors.keys().cloned().collect();
+        names.sort_unstable();
+        names.into_iter().map(Key::Cursor).collect()
     }
 
     /// What is stored under a key.
@@ -51,15 +91,15 @@ impl Broker {
         }
         let written = self.stamp(now_micros);
         let Written { revision, stored_at } = written;
-        if let Some(earlier) = self.entries.insert(key.clone(), Entry { value, revision, stored_at }) {
-            self.earlier.insert(key.clone(), earlier);
+        if let Some(earlier) = self.entries.insert(key, Entry { value, revision, stored_at }) {
+            self.earlier.insert(key, earlier);
         }
         Ok(written)
     }
 
     /// Forgets heartbeats stored before then. Nobody is told.
     pub fn expire_heartbeats(&mut self, before: u64) {
-        self.entries.retain(|key, entry| {
+        self.entries.others.retain(|key, entry| {
             entry.stored_at >= before || !matches!(key, Key::Heartbeat(_) | Key::StandbyHeartbeat(_))
         });
     }

@@ -1,10 +1,9 @@
 //! What a worker does with a message: read the chart state, compute, write the results. A model of the pipeline, with the
 //! order and the rules of the real one.
 
-use std::collections::HashMap;
-
 use phalanx_cluster::core::{Ticket, Work};
 
+use crate::HashMap;
 use crate::log::decode;
 use crate::store::{History, Results, Store, mix};
 

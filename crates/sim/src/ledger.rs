@@ -1,13 +1,14 @@
 //! What the world itself has seen happen, kept apart from what the workers believe. Every promise is checked here, as
 //! things happen, and never by asking a worker or its cursor.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use phalanx_cluster::core::types::{AssignmentMap, Epoch, Time, Value, Version};
 use phalanx_cluster::core::{ATTEMPTS, Cursor, Effect, Position, Purpose, Ticket, Work};
 
+use crate::HashMap;
 use crate::log::{Kind, decode};
 use crate::store::{History, Results, Store, context_name};
 use crate::world::ProcessId;

@@ -37,3 +37,6 @@ pub use log::Kind;
 pub use many::{Totals, run_many};
 pub use phalanx_cluster::core::Guard;
 pub use world::{Planned, ProcessId, Publication, Setup, World};
+
+/// Quick, and in the same order in every run.
+type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;

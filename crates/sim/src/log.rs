@@ -1,11 +1,13 @@
 //! The log: one stream of messages with sequences, kept for a while, and the stream of dead letters.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use phalanx_cluster::core::types::Time;
 use phalanx_cluster::core::{Last, LogInfo, Message, Position};
+
+use crate::HashMap;
 
 /// How long the broker remembers ids of messages, to drop repetitions.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
@@ -74,7 +76,7 @@ impl Log {
             last: 0,
             order: VecDeque::new(),
             subjects: Vec::new(),
-            ids: HashMap::new(),
+            ids: HashMap::default(),
             retention,
             letters: BTreeSet::new(),
         }

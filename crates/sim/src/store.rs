@@ -1,8 +1,10 @@
 //! The chart store: rows that carry their take and their time stamp, and know no fence.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use phalanx_cluster::core::{Origin, Position};
+
+use crate::HashMap;
 
 /// How many chart states of a chamber are kept.
 const STATES_KEPT: usize = 16;
@@ -98,10 +100,10 @@ impl Store {
     pub(crate) fn new(rules: Rules) -> Self {
         Self {
             rules,
-            rows: HashMap::new(),
-            contexts: HashMap::new(),
-            states: HashMap::new(),
-            alarms: HashMap::new(),
+            rows: HashMap::default(),
+            contexts: HashMap::default(),
+            states: HashMap::default(),
+            alarms: HashMap::default(),
         }
     }
 

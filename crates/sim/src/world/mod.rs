@@ -6,7 +6,7 @@ mod trouble;
 mod wire;
 mod work;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use phalanx_cluster::core::{
     Ticket, Worker, WorkerState, WriteError,
 };
 
+use crate::HashMap;
 use crate::broker::Broker;
 use crate::faults::Shake;
 use crate::handler::{Handler, Lookup, Run};
@@ -307,8 +308,9 @@ impl World {
     /// A process is shown everything there is, as at the beginning of a watch.
     fn resync(&mut self, process: ProcessId) {
         self.broker.expire_heartbeats(self.micros().saturating_sub(HEARTBEAT_TTL));
-        let watched = self.broker.entries().filter(|(key, _)| !matches!(key, Key::Cursor(_)));
-        let retained: Vec<Event> = watched
+        let retained: Vec<Event> = self
+            .broker
+            .watched()
             .map(|(key, entry)| Event::Watched {
                 key: key.clone(),
                 entry: Some(entry.clone()),

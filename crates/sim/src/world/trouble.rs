@@ -201,14 +201,7 @@ impl World {
 
     /// The bucket of the cursors is deleted and made anew.
     pub fn lose_cursors(&mut self) {
-        let cursors: Vec<Key> = self
-            .broker
-            .entries()
-            .map(|(key, _)| key)
-            .filter(|key| matches!(key, Key::Cursor(_)))
-            .cloned()
-            .collect();
-        cursors.iter().for_each(|key| self.lose(key));
+        self.broker.cursors().iter().for_each(|key| self.lose(key));
         self.ledger.cursors_lost();
         self.disturb_everybody();
     }

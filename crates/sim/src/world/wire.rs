@@ -103,7 +103,7 @@ impl World {
         let limit = self.micros() - 30_000_000;
         let old = self
             .broker
-            .entries()
+            .watched()
             .filter(|(key, entry)| matches!(key, Key::Claim(_)) && entry.stored_at < limit);
         let old: Vec<Key> = old.map(|(key, _)| key.clone()).collect();
         old.iter().for_each(|key| self.lose(key));
