@@ -110,8 +110,8 @@ impl Reader {
             [_] => vec![1.0],
             _ => terms.iter().map(|term| self.found(term, records)).collect::<Result<_, _>>()?,
         };
-        let words = ranked.iter().map(|(_, measured)| measured.len()).sum();
-        let ranking = Ranking::new(terms, &found, records as f64, words, ranked.len());
+        let measured = ranked.iter().map(|(_, measured)| measured);
+        let ranking = Ranking::new(terms, &found, records as f64, measured);
         let mut best: Vec<(f64, i64)> =
             ranked.iter().map(|(id, measured)| (ranking.score(measured), *id)).collect();
         // Of two that fit alike, the one stored first.
