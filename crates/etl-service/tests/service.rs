@@ -240,7 +240,7 @@ fn every_metric_that_is_promised_is_there_and_no_other() {
     }
     assert!(text.contains(r#"etl_provider_state{provider="cwe",state="TERMINATED"} 1"#));
     assert!(text.contains(r#"etl_macro_state{state="STABILIZING"} 1"#));
-    assert!(text.contains(r#"etl_runs_total{outcome="completed",provider="cwe"} 1"#), "{text}");
+    assert!(text.contains(r#"etl_runs_total{outcome="completed",provider="capec"} 1"#), "{text}");
     let stored = running.get("/api/v1/etl/providers/cwe").1["runs"][0]["stored"].as_i64().unwrap();
     assert!(text.contains(&format!(r#"etl_records_total{{outcome="stored",provider="cwe"}} {stored}"#)));
     running.stop();

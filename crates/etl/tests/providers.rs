@@ -420,6 +420,10 @@ fn a_real_path_leads_from_a_vulnerability_to_techniques_and_words_find_records()
     };
     let hits = reader.search(&query).unwrap();
     assert_eq!(hits[0].urn, "v2e::mitre::cwe::CWE-89", "{hits:?}");
+    let whole = Query { text: "sql injection".to_owned(), limit: 5, ..Query::default() };
+    let best: Vec<_> = reader.search(&whole).unwrap().into_iter().map(|hit| hit.urn).collect();
+    let place = best.iter().position(|urn| urn == "v2e::mitre::capec::CAPEC-66");
+    assert!(place.is_some_and(|place| place < 2), "its title says just that: {best:?}");
     assert!(hits.iter().all(|hit| hit.kind == "cwe" && hit.severity.as_deref() == Some("High")));
 }
 

@@ -22,12 +22,12 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
 pub use graph::{End, Goal, Paths, Stop, WAY};
-pub use query::{Change, Exported, ExportedLink, Holding};
 pub use read::Reader;
 pub(crate) use resume::Letter;
-pub use search::{Hit, Query, parse_since};
+pub use search::{Query, parse_since};
 pub use view::{
-    Checkpoint, DeadLetter, EventRow, LinkView, MacroStats, ProviderStats, RecordView, RunRow, Step, Version,
+    Change, Checkpoint, DeadLetter, EventRow, Exported, ExportedLink, Hit, Holding, LinkView, MacroStats,
+    ProviderStats, RecordView, RunRow, Step, Version,
 };
 pub use write::{Commit, Counts, Moved, SourceRef, Writer};
 

@@ -1,66 +1,11 @@
 //! Asking for records: by what changed, by provider, all of them.
 
-use std::collections::BTreeMap;
-
 use rusqlite::{OptionalExtension as _, params};
-use serde::Serialize;
 
 use super::read::Reader;
+use super::view::{Change, Exported, ExportedLink, Holding, from_row};
 use super::{Error, rows};
 use crate::providers::Provider;
-
-/// What the store holds of a provider.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names are the documentation")]
-pub struct Holding {
-    pub provider: String,
-    /// How many of each sort.
-    pub records: BTreeMap<String, i64>,
-    /// What else is counted, such as references.
-    pub entries: BTreeMap<String, i64>,
-    /// How many links of each kind begin there.
-    pub links: BTreeMap<String, i64>,
-}
-
-/// A record on one line.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs, reason = "the names are the documentation")]
-pub struct Exported {
-    pub urn: String,
-    #[serde(rename = "type")]
-    pub kind: String,
-    pub id: String,
-    pub title: String,
-    pub text: String,
-    pub published: Option<String>,
-    pub modified: Option<String>,
-    pub status: Option<String>,
-    pub severity: Option<String>,
-    pub links: Vec<ExportedLink>,
-    pub source: String,
-}
-
-/// A link of an exported record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names are the documentation")]
-pub struct ExportedLink {
-    pub to: String,
-    pub kind: String,
-}
-
-/// A record that is new or another one since then.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names are the documentation")]
-pub struct Change {
-    pub urn: String,
-    pub title: String,
-    /// `new` or `changed`.
-    pub change: &'static str,
-    /// Which fields, where it changed.
-    pub fields: Vec<String>,
-    /// The run that stored what it is now.
-    pub run: String,
-}
 
 impl Reader {
     /// What the store holds of each of `providers`.
@@ -94,30 +39,20 @@ impl Reader {
         each: &mut dyn FnMut(Exported) -> std::io::Result<()>,
     ) -> Result<std::io::Result<()>, Error> {
         let mut records = self.connection.prepare(
-            "SELECT r.urn, r.provider, r.title, r.text, r.published, r.modified, r.status, r.severity, s.location
+            "SELECT r.urn, r.provider, r.title, r.text, r.published, r.modified, r.status, r.severity, s.location AS source
              FROM records r JOIN provenance p ON p.record_id = r.id JOIN sources s ON s.id = p.source_id
              WHERE ?1 IS NULL OR r.provider = ?1 ORDER BY r.urn",
         )?;
         let mut found = records.query([kind])?;
         while let Some(row) = found.next()? {
-            let urn: String = row.get(0)?;
-            let links = "SELECT to_urn, kind FROM links WHERE from_urn = ?1 ORDER BY kind, to_urn";
-            let links = rows(&self.connection, links, [&urn], |row| {
-                Ok(ExportedLink { to: row.get(0)?, kind: row.get(1)? })
-            })?;
-            let exported = Exported {
+            let urn: String = row.get("urn")?;
+            let links = "SELECT to_urn AS \"to\", kind FROM links WHERE from_urn = ?1 ORDER BY kind, to_urn";
+            let exported = from_row!(row => Exported {
+                urn, title, text, published, modified, status, severity, source;
                 id: urn.splitn(4, "::").nth(3).unwrap_or_default().to_owned(),
-                kind: row.get(1)?,
-                title: row.get(2)?,
-                text: row.get(3)?,
-                published: row.get(4)?,
-                modified: row.get(5)?,
-                status: row.get(6)?,
-                severity: row.get(7)?,
-                source: row.get(8)?,
-                links,
-                urn,
-            };
+                kind: row.get("provider")?,
+                links: rows(&self.connection, links, [&urn], |row| Ok(from_row!(row => ExportedLink { to, kind; })))?,
+            });
             if let Err(error) = each(exported) {
                 return Ok(Err(error));
             }

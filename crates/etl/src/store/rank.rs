@@ -52,27 +52,22 @@ impl Term {
     }
 }
 
-/// What must be known of a record to rank it: how often each term stands in it, and its length in words.
+/// What must be known of a record to rank it: how often each term stands in title and text, and their lengths in words.
 pub(super) struct Measured {
-    times: Vec<f64>,
-    len: usize,
-}
-
-impl Measured {
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
+    times: Vec<(f64, f64)>,
+    lengths: (usize, usize),
 }
 
 /// Looks for `terms` in a record that has them all.
 pub(super) fn measure(terms: &[Term], title: &str, text: &str) -> Measured {
     let (title, text): (Vec<_>, Vec<_>) = (words(title).collect(), words(text).collect());
     let times = terms.iter().map(|term| {
-        let (in_title, in_text) = (term.places(&title).count() as f64, term.places(&text).count() as f64);
+        let (in_title, in_text) = (term.places(&title).count(), term.places(&text).count());
         // The index knows more spellings than we do (accents): it says that the term is there, so it is.
-        (TITLE_WEIGHT * in_title + in_text).max(1.0)
+        let in_text = if in_title + in_text == 0 { 1 } else { in_text };
+        (in_title as f64, in_text as f64)
     });
-    Measured { times: times.collect(), len: title.len() + text.len() }
+    Measured { times: times.collect(), lengths: (title.len(), text.len()) }
 }
 
 /// What is the same for all records of one search.
@@ -80,21 +75,36 @@ pub(super) struct Ranking {
     terms: Vec<Term>,
     /// How telling each term is: rare ones are.
     telling: Vec<f64>,
-    words_mean: f64,
+    /// How long titles and texts are on average.
+    means: (f64, f64),
 }
 
 impl Ranking {
-    /// `found` says of each term in how many of `records` it stands; `words` is how many the `ranked` ones have in all.
-    pub(super) fn new(terms: Vec<Term>, found: &[f64], records: f64, words: usize, ranked: usize) -> Self {
+    /// `found` says of each term in how many of `records` it stands; `ranked` are those to put in order.
+    pub(super) fn new<'a>(
+        terms: Vec<Term>,
+        found: &[f64],
+        records: f64,
+        ranked: impl Iterator<Item = &'a Measured>,
+    ) -> Self {
         let telling =
             found.iter().map(|found| (1.0 + (records - found).max(0.0) / (found + 0.5)).ln()).collect();
-        Self { terms, telling, words_mean: words as f64 / ranked.max(1) as f64 }
+        let (mut title, mut text, mut count) = (0, 0, 0);
+        for one in ranked {
+            (title, text, count) = (title + one.lengths.0, text + one.lengths.1, count + 1);
+        }
+        let mean = |sum: usize| (sum as f64 / f64::from(count).max(1.0)).max(1.0);
+        Self { terms, telling, means: (mean(title), mean(text)) }
     }
 
-    /// The larger, the better it fits (BM25).
+    /// The larger, the better it fits (BM25F: a short title that is all about it counts, however long the text).
     pub(super) fn score(&self, record: &Measured) -> f64 {
-        let length = 1.0 - B + B * record.len as f64 / self.words_mean.max(1.0);
-        let of = |(times, telling): (&f64, &f64)| telling * times * (K1 + 1.0) / (times + K1 * length);
+        let long = |len: usize, mean: f64| 1.0 - B + B * len as f64 / mean;
+        let (title, text) = (long(record.lengths.0, self.means.0), long(record.lengths.1, self.means.1));
+        let of = |((in_title, in_text), telling): (&(f64, f64), &f64)| {
+            let times = TITLE_WEIGHT * in_title / title + in_text / text;
+            telling * times * (K1 + 1.0) / (times + K1)
+        };
         record.times.iter().zip(&self.telling).map(of).sum()
     }
 
@@ -205,7 +215,9 @@ mod tests {
     }
 
     fn ranking(text: &str, found: &[f64]) -> Ranking {
-        Ranking::new(terms(text), found, 1000.0, 10, 1)
+        let typical =
+            measure(&terms(text), "A usual title", "A text of some ten words, more or less as usual.");
+        Ranking::new(terms(text), found, 1000.0, [typical].iter())
     }
 
     fn score(ranking: &Ranking, title: &str, text: &str) -> f64 {
@@ -232,6 +244,10 @@ mod tests {
         let long =
             score("Open", "A door is open, and somebody walks in, and out again, and in, and out, and in.");
         assert!(in_title > twice && twice > once && once > long, "{in_title} {twice} {once} {long}");
+        let long_text = "Many more words of a long text. ".repeat(30);
+        let all_about_it = score("Door", &long_text);
+        let among_others = score("A door among all the other things of a house", "Short.");
+        assert!(all_about_it > among_others, "{all_about_it} {among_others}");
     }
 
     #[test]

@@ -10,18 +10,12 @@ use serde_json::Value;
 
 use super::view::{
     Checkpoint, DeadLetter, EventRow, LinkView, MacroStats, ProviderStats, RecordView, RunRow, Step, Version,
+    from_row,
 };
 use super::write::unpack;
 use super::{Error, rows};
 use crate::core::timetable::Past;
 use crate::source::hex;
-
-/// A value whose fields are the columns of the same name, besides those that are given.
-macro_rules! from_row {
-    ($row:ident => $type:ident { $($column:ident),* ; $($field:ident: $value:expr),* $(,)? }) => {
-        $type { $($column: $row.get(stringify!($column))?,)* $($field: $value,)* }
-    };
-}
 
 /// Somebody who reads.
 pub struct Reader {

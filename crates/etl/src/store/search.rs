@@ -7,11 +7,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{OptionalExtension as _, Row, params};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::rank::{Measured, Ranking, Term, measure, terms};
 use super::read::Reader;
+use super::view::{Hit, from_row};
 use super::{Error, rows};
 
 /// How many records are ranked, of each kind where there are more, the latest stored first.
@@ -40,25 +39,6 @@ pub struct Query {
     pub since: Option<String>,
     /// At most so many.
     pub limit: usize,
-}
-
-/// A record that was found.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[allow(missing_docs, reason = "the names are the documentation")]
-pub struct Hit {
-    pub urn: String,
-    #[serde(rename = "type")]
-    pub kind: String,
-    pub subtype: String,
-    pub title: String,
-    pub severity: Option<String>,
-    pub status: Option<String>,
-    pub published: Option<String>,
-    pub modified: Option<String>,
-    /// The words where they stand, in brackets.
-    pub excerpt: String,
-    /// How well it fits; the best is the largest.
-    pub score: f64,
 }
 
 impl Query {
@@ -110,8 +90,8 @@ impl Reader {
             [_] => vec![1.0],
             _ => terms.iter().map(|term| self.found(term, records)).collect::<Result<_, _>>()?,
         };
-        let words = ranked.iter().map(|(_, measured)| measured.len()).sum();
-        let ranking = Ranking::new(terms, &found, records as f64, words, ranked.len());
+        let measured = ranked.iter().map(|(_, measured)| measured);
+        let ranking = Ranking::new(terms, &found, records as f64, measured);
         let mut best: Vec<(f64, i64)> =
             ranked.iter().map(|(id, measured)| (ranking.score(measured), *id)).collect();
         // Of two that fit alike, the one stored first.
@@ -187,25 +167,15 @@ impl Reader {
     }
 
     fn hit(&self, id: i64, score: f64, ranking: &Ranking) -> Result<Hit, Error> {
-        let sql =
-            "SELECT urn, provider, subtype, title, severity, status, published, modified, text FROM records
-            WHERE id = ?1";
         let hit = |row: &Row<'_>| {
-            let title: String = row.get(3)?;
-            let excerpt = ranking.excerpt(&title, row.get_ref(8)?.as_str()?);
-            Ok(Hit {
-                urn: row.get(0)?,
-                kind: row.get(1)?,
-                subtype: row.get(2)?,
-                title,
-                severity: row.get(4)?,
-                status: row.get(5)?,
-                published: row.get(6)?,
-                modified: row.get(7)?,
-                excerpt,
-                score,
-            })
+            let hit = from_row!(row => Hit {
+                urn, subtype, title, severity, status, published, modified;
+                kind: row.get("provider")?, excerpt: String::new(), score: score,
+            });
+            let excerpt = ranking.excerpt(&hit.title, row.get_ref("text")?.as_str()?);
+            Ok(Hit { excerpt, ..hit })
         };
+        let sql = "SELECT * FROM records WHERE id = ?1";
         Ok(self.connection.prepare_cached(sql)?.query_row([id], hit)?)
     }
 }

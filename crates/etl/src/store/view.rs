@@ -6,6 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+/// A value whose fields are the columns of the same name, besides those that are given.
+macro_rules! from_row {
+    ($row:ident => $type:ident { $($column:ident),* ; $($field:ident: $value:expr),* $(,)? }) => {
+        $type { $($column: $row.get(stringify!($column))?,)* $($field: $value,)* }
+    };
+}
+pub(super) use from_row;
+
 /// A provider's statistics, with the names of the design and what the broker says.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs, reason = "the names are the documentation: they are the design's")]
@@ -177,4 +185,76 @@ pub struct RecordView {
     pub linked_from: Vec<LinkView>,
     pub versions: Vec<Version>,
     pub raw: String,
+}
+
+/// A record that was found.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Hit {
+    pub urn: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub subtype: String,
+    pub title: String,
+    pub severity: Option<String>,
+    pub status: Option<String>,
+    pub published: Option<String>,
+    pub modified: Option<String>,
+    /// The words where they stand, in brackets.
+    pub excerpt: String,
+    /// How well it fits; the best is the largest.
+    pub score: f64,
+}
+
+/// What the store holds of a provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Holding {
+    pub provider: String,
+    /// How many of each sort.
+    pub records: BTreeMap<String, i64>,
+    /// What else is counted, such as references.
+    pub entries: BTreeMap<String, i64>,
+    /// How many links of each kind begin there.
+    pub links: BTreeMap<String, i64>,
+}
+
+/// A record on one line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Exported {
+    pub urn: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub id: String,
+    pub title: String,
+    pub text: String,
+    pub published: Option<String>,
+    pub modified: Option<String>,
+    pub status: Option<String>,
+    pub severity: Option<String>,
+    pub links: Vec<ExportedLink>,
+    pub source: String,
+}
+
+/// A link of an exported record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct ExportedLink {
+    pub to: String,
+    pub kind: String,
+}
+
+/// A record that is new or another one since then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Change {
+    pub urn: String,
+    pub title: String,
+    /// `new` or `changed`.
+    pub change: &'static str,
+    /// Which fields, where it changed.
+    pub fields: Vec<String>,
+    /// The run that stored what it is now.
+    pub run: String,
 }
