@@ -30,7 +30,11 @@ fn ground(server: &Server) -> Ground {
 /// A series of the metrics.
 fn metric(member: &Member, series: &str) -> f64 {
     let text = member.get("/metrics");
-    let line = text.as_str().unwrap_or_default().lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    let line = text
+        .as_str()
+        .unwrap_or_default()
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map_or(0.0, |value| value.trim().parse().unwrap())
 }
 
@@ -47,8 +51,10 @@ fn buckets_and_streams_have_the_names_they_are_given() {
         ("NATS_KV_ELECTION", "fab1-election"),
         ("NATS_STREAM_DEAD_LETTERS", "fab1-dead"),
     ];
-    let settings: Vec<(&str, &str)> =
-        names.into_iter().chain([("FLEET_SIZE", "1"), ("POD_NAME", "etch-pod"), ("POD_UID", "u-1")]).collect();
+    let settings: Vec<(&str, &str)> = names
+        .into_iter()
+        .chain([("FLEET_SIZE", "1"), ("POD_NAME", "etch-pod"), ("POD_UID", "u-1")])
+        .collect();
     let member = start(&ground, "one", &settings);
     within(30, "it is ready", || member.is_ready().then_some(()));
     assert_eq!(member.get("/api/v1/status")["podName"], "etch-pod");
@@ -93,7 +99,8 @@ fn the_number_of_ids_is_bounded_and_one_that_may_not_lead_does_not() {
 
     let other = Server::start().unwrap();
     let ground = self::ground(&other);
-    let follower = start(&ground, "follower", &[("ASSIGNMENT_CONTROLLER_ENABLED", "false"), ("FLEET_SIZE", "1")]);
+    let follower =
+        start(&ground, "follower", &[("ASSIGNMENT_CONTROLLER_ENABLED", "false"), ("FLEET_SIZE", "1")]);
     within(30, "it has an id", || follower.id());
     let leader = start(&ground, "leader", &[("FLEET_SIZE", "2"), ("SCALE_WINDOW_SECONDS", "1")]);
     within(30, "the other leads", || leader.leads().then_some(()));
@@ -118,10 +125,11 @@ fn heartbeats_come_as_often_as_they_should_and_a_crash_is_three_of_them() {
     let id = dies.id().unwrap();
     dies.process.kill();
     let died = std::time::Instant::now();
-    within(30, "the crash is seen", || {
-        (metric(&stays, "defender_active_defenders") == 1.0).then_some(())
-    });
-    println!("measured: {id} missed three heartbeats of 0.4 s: seen after {:.1} s", died.elapsed().as_secs_f64());
+    within(30, "the crash is seen", || (metric(&stays, "defender_active_defenders") == 1.0).then_some(()));
+    println!(
+        "measured: {id} missed three heartbeats of 0.4 s: seen after {:.1} s",
+        died.elapsed().as_secs_f64()
+    );
     // With the default interval it could not be seen before six seconds.
     assert!(died.elapsed() < Duration::from_secs(6));
 }
