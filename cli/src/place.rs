@@ -38,7 +38,7 @@ pub(crate) enum Way {
     /// A defender is asked.
     Service(Client),
     /// This process does it.
-    Direct(Direct),
+    Direct(Box<Direct>),
 }
 
 /// What a defender would keep things in, open.
@@ -84,7 +84,7 @@ impl Place {
                 Err(error) => return Err(error.into()),
             },
         };
-        Ok(Way::Direct(Direct::open(places, meeting).await?))
+        Ok(Way::Direct(Box::new(Direct::open(places, meeting).await?)))
     }
 
     fn service(&self) -> ServiceArgs {

@@ -101,7 +101,7 @@ impl Ingest {
             Way::Service(client) => service::process(&client, &sent)?,
             Way::Direct(direct) => {
                 let strategy = move || read_strategy(file.as_deref());
-                runtime.block_on(direct::process(direct, strategy, &sent))?
+                runtime.block_on(direct::process(&direct, strategy, &sent))?
             }
         };
         match self.json {
