@@ -107,12 +107,36 @@ pub(crate) async fn connect(places: &Places) -> Result<(Meeting, Shelf), Trouble
     Ok((meeting, open_charts(&places.charts).await?))
 }
 
+impl Trouble {
+    /// An error of the store, with where that is.
+    fn of_store(error: StoreError, charts: &Charts) -> Self {
+        let place = match charts {
+            Charts::Sqlite(folder) => DataFolder::at(folder).charts().display().to_string(),
+            Charts::Cassandra(config) => format!("keyspace {} on {}", config.keyspace, config.hosts),
+        };
+        match Self::from(error) {
+            Self::Away(error) => Self::Away(error.context(place)),
+            Self::Refused(error) => Self::Refused(error.context(place)),
+        }
+    }
+
+    /// What went wrong, for whom it makes no difference whether it may work later.
+    pub(crate) fn into_error(self) -> anyhow::Error {
+        match self {
+            Self::Away(error) | Self::Refused(error) => error,
+        }
+    }
+}
+
 /// Opens the charts.
-pub(crate) async fn open_charts(charts: &Charts) -> Result<Shelf, StoreError> {
-    Ok(match charts {
-        Charts::Sqlite(folder) => Shelf::Sqlite(Sqlite::open(&DataFolder::at(folder).charts())?),
-        Charts::Cassandra(config) => Shelf::Cassandra(Arc::new(Cassandra::connect(config).await?)),
-    })
+pub(crate) async fn open_charts(charts: &Charts) -> Result<Shelf, Trouble> {
+    let opened = match charts {
+        Charts::Sqlite(folder) => Sqlite::open(&DataFolder::at(folder).charts()).map(Shelf::Sqlite),
+        Charts::Cassandra(config) => {
+            Cassandra::connect(config).await.map(|store| Shelf::Cassandra(Arc::new(store)))
+        }
+    };
+    opened.map_err(|error| Trouble::of_store(error, charts))
 }
 
 /// Tries until it works. What does not answer is tried again for as long as it takes; what refuses is an error.

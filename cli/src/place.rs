@@ -5,12 +5,12 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::Args;
 use phalanx_cluster::backend::{Embedded, Stores};
-use phalanx_defender::store::{ChartStore, StoreError};
+use phalanx_defender::store::ChartStore;
 
 use crate::client::{Client, ServiceArgs};
 use crate::connect::{self, Meeting, Shelf, Trouble};
 use crate::data_folder::DataFolder;
-use crate::settings::places::{Charts, Coordination, Places};
+use crate::settings::places::{Coordination, Places};
 use crate::settings::reader::{Reader, text};
 use crate::settings::variables::Connections;
 
@@ -38,7 +38,7 @@ pub(crate) enum Way {
     /// A defender is asked.
     Service(Client),
     /// This process does it.
-    Direct(Direct),
+    Direct(Box<Direct>),
 }
 
 /// What a defender would keep things in, open.
@@ -54,6 +54,13 @@ impl Place {
     /// The data folder that was named.
     pub(crate) fn folder(&self) -> Option<DataFolder> {
         text(&self.connections.data_dir).map(|folder| DataFolder::at(folder.as_ref()))
+    }
+
+    /// Whether this process will have to do the work: nothing is named that runs, and no defender says that it has the
+    /// folder.
+    pub(crate) fn is_left_to_us(&self) -> bool {
+        let runs = self.folder().is_some_and(|folder| folder.address().is_some());
+        text(&self.url).is_none() && text(&self.connections.nats_servers).is_none() && !runs
     }
 
     /// How to get there.
@@ -77,7 +84,7 @@ impl Place {
                 Err(error) => return Err(error.into()),
             },
         };
-        Ok(Way::Direct(Direct::open(places, meeting).await?))
+        Ok(Way::Direct(Box::new(Direct::open(places, meeting).await?)))
     }
 
     fn service(&self) -> ServiceArgs {
@@ -88,13 +95,11 @@ impl Place {
 
 impl Direct {
     async fn open(places: Places, meeting: Option<Meeting>) -> Result<Self> {
-        let refused = |trouble| match trouble {
-            Trouble::Away(error) | Trouble::Refused(error) => error,
+        let opened = match meeting {
+            Some(meeting) => connect::open_charts(&places.charts).await.map(|charts| (meeting, charts)),
+            None => connect::connect(&places).await,
         };
-        let (meeting, charts) = match meeting {
-            Some(meeting) => (meeting, connect::open_charts(&places.charts).await.map_err(named(&places))?),
-            None => connect::connect(&places).await.map_err(refused)?,
-        };
+        let (meeting, charts) = opened.map_err(Trouble::into_error)?;
         let stores = Stores::open(&*meeting.backend(), &places.settings).await?;
         Ok(Self { store: charts.store(), meeting, charts, stores, places })
     }
@@ -104,13 +109,4 @@ impl Direct {
         self.charts.close().await;
         self.meeting.close().await;
     }
-}
-
-/// An error of the store, with where that is.
-fn named(places: &Places) -> impl FnOnce(StoreError) -> anyhow::Error {
-    let place = match &places.charts {
-        Charts::Sqlite(folder) => DataFolder::at(folder).charts().display().to_string(),
-        Charts::Cassandra(config) => format!("keyspace {} on {}", config.keyspace, config.hosts),
-    };
-    move |error| anyhow::Error::new(error).context(place)
 }

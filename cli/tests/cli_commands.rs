@@ -176,9 +176,9 @@ fn the_size_of_the_fleet_is_set_and_left() {
     let folder = tempfile::tempdir().unwrap();
     let running = start(folder.path());
     assert!(at(folder.path(), &["scale", "2"]).succeeds().stdout.contains("2 defenders"));
-    until("the map says so", || (running.get("/api/v1/cluster").1["fleetSize"] == 2).then_some(()));
+    assert_eq!(running.get("/api/v1/cluster").1["scaledTo"], 2);
     at(folder.path(), &["scale", "--unset"]).succeeds();
-    until("the map says so", || (running.get("/api/v1/cluster").1["fleetSize"] == 1).then_some(()));
+    assert!(running.get("/api/v1/cluster").1["scaledTo"].is_null());
     let wrong = at(folder.path(), &["scale", "1000"]).fails_with(1);
     assert!(wrong.stderr.contains("1 to 100"), "{}", wrong.stderr);
     at(folder.path(), &["scale"]).fails_with(2);

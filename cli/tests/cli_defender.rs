@@ -6,7 +6,7 @@ mod util;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use util::phalanx;
-use util::running::{csv, start, strategy, until};
+use util::running::{Running, ask, command, csv, start, strategy, until};
 
 #[test]
 fn a_run_becomes_a_point_and_a_bad_one_an_alarm_that_can_be_acknowledged_and_survives_a_kill() {
@@ -137,4 +137,32 @@ fn a_second_defender_on_one_folder_and_a_bad_strategy_are_refused() {
         "{}",
         wrong.stderr
     );
+}
+
+#[test]
+fn while_the_store_is_away_at_the_start_it_waits_says_so_counts_it_and_can_be_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = command(folder.path()).args(["--cassandra-hosts", "127.0.0.1:1"]).spawn().unwrap();
+    // Killed when the test ends, however it does.
+    let mut running = Running { child, url: String::new(), token: String::new() };
+    let url = until("an address", || {
+        std::fs::read_to_string(folder.path().join("api-address")).ok().filter(|url| !url.is_empty())
+    });
+    let get = |path: &str| ask(&url, "GET", path, None, "text/plain", "");
+    let (status, ready) = get("/health/ready");
+    assert_eq!((status, &ready["state"]), (503, &"INITIALIZATION".into()), "{ready}");
+    assert!(ready["waitsFor"].as_str().unwrap().contains("127.0.0.1:1"), "{ready}");
+    assert_eq!(get("/health/live").0, 200, "it is no use to restart it");
+    let (_, metrics) = get("/metrics");
+    let failures = metrics
+        .as_str()
+        .unwrap()
+        .lines()
+        .find_map(|line| line.strip_prefix("defender_initialization_failures_total "))
+        .unwrap();
+    assert!(failures.parse::<f64>().unwrap() >= 1.0);
+    let shown = phalanx(&["status", "--url", &url]).succeeds().stdout;
+    assert!(shown.contains("INITIALIZATION") && shown.contains("not ready"), "{shown}");
+    kill_process(Pid::from_child(&running.child), Signal::TERM).unwrap();
+    assert_eq!(until("the end", || running.child.try_wait().unwrap()).code(), Some(0));
 }

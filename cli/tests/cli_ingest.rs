@@ -180,10 +180,9 @@ fn a_folder_that_a_defender_has_is_left_to_it() {
     let file = fab.traces("run.csv", 500.0);
     let refused = fab.ingest(&file, "run-1", &[]).fails_with(1);
     assert!(refused.stderr.contains("is using it"), "{refused:#?}");
-    fab.file("data/api-address", "http://127.0.0.1:8080\n");
+    fab.file("data/api-address", "http://127.0.0.1:9\n");
     let refused = fab.ingest(&file, "run-1", &[]).fails_with(1);
-    assert!(refused.stderr.contains("a defender is running on "), "{refused:#?}");
-    assert!(refused.stderr.contains("http://127.0.0.1:8080"), "{refused:#?}");
+    assert!(refused.stderr.contains("no defender answers at http://127.0.0.1:9"), "{refused:#?}");
     drop(lock);
     // The note of a service that was killed keeps nobody out.
     fab.ingest(&file, "run-1", &[]).succeeds();

@@ -8,7 +8,7 @@ use phalanx_testkit::process::{Lifetime, Process, bound_to_parent};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::running::{ask, strategy};
+use super::running::ask;
 
 /// Where a fleet meets and keeps its charts.
 pub(crate) struct Ground {
@@ -46,9 +46,15 @@ impl Ground {
     }
 
     /// A defender of a fleet of that size. The name is its pod's.
-    pub(crate) fn defender(&self, name: &str, size: u32, settings: &[(&str, &str)]) -> Member {
+    pub(crate) fn defender(
+        &self,
+        name: &str,
+        size: u32,
+        strategy: &str,
+        settings: &[(&str, &str)],
+    ) -> Member {
         let mut command = self.phalanx();
-        command.args(["defender", "--http-addr", "127.0.0.1:0", "--strategy-file", &strategy()]);
+        command.args(["defender", "--http-addr", "127.0.0.1:0", "--strategy-file", strategy]);
         command
             .env("FLEET_SIZE", size.to_string())
             .env("POD_NAME", name)

@@ -1,6 +1,7 @@
 //! Runs the real binary.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses its share")]
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 pub(crate) mod fleet;
 pub(crate) mod running;

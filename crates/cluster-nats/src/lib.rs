@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use async_nats::jetstream::stream::Info;
 use async_trait::async_trait;
-use phalanx_cluster::backend::{Backend, BucketConfig, Error, Kv, Log, LogConfig, check};
+use phalanx_cluster::backend::{Backend, BucketConfig, Error, Kv, Log, LogConfig, Settings, check};
 use serde_json::Value;
 
 pub use config::{Config, Tls};
@@ -36,6 +36,25 @@ impl Nats {
     /// The version that the server says it has.
     pub fn server_version(&self) -> String {
         self.connection.client.server_info().version
+    }
+
+    /// Removes all that a fleet of these settings keeps there: for whoever had it to themselves. What is not there is no
+    /// error.
+    pub async fn remove(&self, settings: &Settings) -> Result<(), Error> {
+        let Settings { stable_ids, heartbeats, assignments, election, cursors, .. } = settings;
+        let buckets = [stable_ids, heartbeats, assignments, election, cursors];
+        let buckets = buckets.map(|bucket| settings::bucket_stream(&bucket.name));
+        let logs = [&settings.notifications, &settings.dead_letters, &settings.alarms];
+        for stream in buckets.into_iter().chain(logs.map(|log| log.name.clone())) {
+            let removed: Result<Value, _> =
+                self.connection.api(&format!("STREAM.DELETE.{stream}"), &Value::Null).await;
+            if let Err(trouble) = removed
+                && !trouble.is_missing()
+            {
+                return Err(trouble.into_write_error(format!("removal of {stream}"), &stream));
+            }
+        }
+        Ok(())
     }
 
     /// The server that leads a log; none while there is none, or on a server that stands alone.

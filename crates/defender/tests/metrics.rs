@@ -166,14 +166,19 @@ async fn every_metric_moves_when_what_it_counts_happens() {
     })
     .await;
 
-    // The broker is away for a while.
-    berta.faults.cut();
-    berta.defender.handle().wait_for(WorkerState::Degraded).await;
-    berta.faults.mend();
+    // Two heartbeats do not get through.
+    let id = format!("defender-{}", berta.defender.handle().id().unwrap());
+    for _ in 0..2 {
+        berta.faults.plan(Op::Write, &id, Fault::Drop);
+    }
+    until("that is seen", async || (berta.metric("defender_heartbeat_errors_total") > 0.0).then_some(()))
+        .await;
     own_all(&[&anna, &berta], 13).await;
 
     // A crash: the other one takes all. A third joins, and gets its share after a window.
-    let survivor = if anna.defender.handle().role() == Role::Leader { anna } else { berta.crash(anna) };
+    let leads = anna.defender.handle().role() == Role::Leader;
+    let (survivor, victim) = if leads { (anna, berta) } else { (berta, anna) };
+    drop(victim);
     own_all(&[&survivor], 13).await;
     let carla = start("carla", options(2)).await;
     own_all(&[&survivor, &carla], 13).await;
@@ -219,14 +224,6 @@ async fn every_metric_moves_when_what_it_counts_happens() {
         .filter(|name| !moved.contains(name) && name != OF_THE_COMMAND)
         .collect();
     assert!(still.is_empty(), "these never moved: {still:#?}");
-}
-
-impl Served {
-    /// This one dies; the other is left.
-    fn crash(self, other: Self) -> Self {
-        drop(self);
-        other
-    }
 }
 
 /// Ten work, all die, and one comes back: that is a restart of the fleet.

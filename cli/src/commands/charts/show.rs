@@ -51,7 +51,7 @@ impl Show {
         let points: Vec<Point> = list(&chart, "points").iter().rev().map(Point::read).collect();
         let mut out = io::stdout().lock();
         writeln!(out, "{}", Paint::Bold.on(&format!("{}:{} {indicator}", self.tool, self.chamber)))?;
-        writeln!(out, "{}", plot(&points, 16, |paint, text| paint.on(text)))?;
+        writeln!(out, "{}", plot(&points, 16, Paint::on))?;
         if let Some(newest) = list(&chart, "points").first() {
             writeln!(out, "newest: {} at {}", field(newest, "value"), field(newest, "timestamp"))?;
         }

@@ -6,19 +6,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use phalanx_cluster::Handle;
-use phalanx_cluster::backend::{Backend, Embedded};
 use phalanx_cluster::core::types::AssignmentMap;
 use phalanx_cluster::core::{Config, Position};
 use phalanx_defender::Metrics;
 use phalanx_defender::api::Api;
 use phalanx_defender::record::{Alarm, Chamber};
-use phalanx_defender::store::{ChartStore, Sqlite};
+use phalanx_defender::store::ChartStore;
 use phalanx_defender::strategy::{Holder, Strategy};
 use phalanx_defender::worker::{Defender, Observer, Options};
 use phalanx_fab::STRATEGY;
 use phalanx_service::{Server, Token};
-use tempfile::TempDir;
 
+use super::ground::Ground;
 use super::view::Roster;
 
 /// When what happened: published and committed, by chamber and sequence.
@@ -51,8 +50,7 @@ pub(super) struct Member {
 
 /// All of them, and what they share.
 pub(super) struct Fleet {
-    backend: Arc<dyn Backend>,
-    pub(super) store: Arc<dyn ChartStore>,
+    ground: Ground,
     strategy: Arc<Holder>,
     pub(super) log: Arc<Log>,
     pub(super) members: Vec<Member>,
@@ -61,23 +59,18 @@ pub(super) struct Fleet {
     started: u32,
     /// What the caches of those that left could answer, and what not.
     asked: (u64, u64),
-    // Removed when the demo ends.
-    _folder: TempDir,
 }
 
 impl Fleet {
-    pub(super) fn new() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+    pub(super) fn new(ground: Ground) -> Result<Self> {
         Ok(Self {
-            backend: Arc::new(Embedded::in_memory()?),
-            store: Arc::new(Sqlite::open(&folder.path().join("charts.db"))?),
+            ground,
             strategy: Arc::new(Holder::new(Strategy::parse(STRATEGY)?)),
             log: Arc::default(),
             members: Vec::new(),
             roster: Roster::default(),
             started: 0,
             asked: (0, 0),
-            _folder: folder,
         })
     }
 
@@ -96,18 +89,18 @@ impl Fleet {
         let cluster =
             Config { fleet_size: Some(size), scale_window: Duration::from_secs(1), ..usual.cluster };
         let pod = Some((name.clone(), format!("uid-{name}")));
-        let options = Options { cluster, pod, metrics, ..usual };
-        let settings = options.settings.clone();
+        let settings = self.ground.settings.clone();
+        let options = Options { cluster, pod, metrics, settings: settings.clone(), ..usual };
         let observer = Arc::new(Both(self.log.clone(), api.clone()));
         let defender = Defender::start(
-            self.backend.clone(),
-            self.store.clone(),
+            self.ground.backend.clone(),
+            self.ground.store.clone(),
             self.strategy.clone(),
             observer,
             options,
         );
         let defender = Arc::new(defender.await?);
-        api.attach(defender.clone(), &*self.backend, &settings, false).await?;
+        api.attach(defender.clone(), &*self.ground.backend, &settings, false).await?;
         let url = server.url();
         self.roster().push((name.clone(), defender.handle().clone()));
         self.members.push(Member { name, defender, api, _server: server });
@@ -131,6 +124,16 @@ impl Fleet {
         self.count_cache(&member);
         member.api.detach();
         member.name
+    }
+
+    /// Where charts are kept.
+    pub(super) fn store(&self) -> &Arc<dyn ChartStore> {
+        &self.ground.store
+    }
+
+    /// Removes what the demo made, once all have left.
+    pub(super) async fn clear(&self) -> Result<()> {
+        self.ground.clear().await
     }
 
     fn roster(&self) -> MutexGuard<'_, Vec<(String, Handle)>> {

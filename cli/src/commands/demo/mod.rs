@@ -1,5 +1,6 @@
 mod books;
 mod fleet;
+mod ground;
 mod story;
 mod summary;
 mod view;
@@ -12,10 +13,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 
+use ground::{Ground, Servers};
 use story::Voice;
 use view::Stage;
 
-/// Shows Phalanx at work on this machine, without any server.
+/// Shows Phalanx at work, without any server or on those you name.
 ///
 /// A simulated fab of 60 chambers sends its runs to five defenders in this process. Meanwhile a defender crashes, two are
 /// added, and all are replaced one by one in a rolling update. In the end it is counted, from what the fab sent and what is
@@ -31,6 +33,8 @@ pub(crate) struct Demo {
     /// Prints the summary alone, as JSON; everything else goes to standard error.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    servers: Servers,
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -55,15 +59,17 @@ impl Demo {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let runtime = tokio::runtime::Runtime::new().context("the runtime cannot be made")?;
         let told = runtime.block_on(async {
+            let ground = Ground::open(&self.servers).await?;
+            let tell = |voice| story::tell(ground, self.length, self.seed, voice);
             if self.json {
-                return story::tell(self.length, self.seed, Voice::Quietly).await.map(Some);
+                return tell(Voice::Quietly).await.map(Some);
             }
             if !io::stdout().is_terminal() {
-                return story::tell(self.length, self.seed, Voice::Aloud).await.map(Some);
+                return tell(Voice::Aloud).await.map(Some);
             }
             let stage = Arc::<Stage>::default();
             tokio::select! {
-                told = story::tell(self.length, self.seed, Voice::OnStage(stage.clone())) => told.map(Some),
+                told = tell(Voice::OnStage(stage.clone())) => told.map(Some),
                 ended = view::draw(stage.clone(), self.length) => ended.map(|()| None),
             }
         })?;

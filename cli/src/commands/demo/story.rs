@@ -15,6 +15,7 @@ use phalanx_fab::Fab;
 
 use super::books::{self, Published};
 use super::fleet::Fleet;
+use super::ground::Ground;
 use super::summary::Summary;
 use super::view::{Scene, Stage};
 
@@ -72,16 +73,16 @@ impl Maps {
     }
 }
 
-pub(super) async fn tell(length: Duration, seed: u64, voice: Voice) -> Result<Summary> {
+pub(super) async fn tell(ground: Ground, length: Duration, seed: u64, voice: Voice) -> Result<Summary> {
     let teller = Teller { began: Instant::now(), voice };
     let fab = Arc::new(Fab::new(seed, CHAMBERS));
-    let mut fleet = Fleet::new()?;
+    let mut fleet = Fleet::new(ground)?;
     let chambers = weights::import(&fab.chambers_csv(), Timestamp::now())?;
-    fleet.store.put_metadata(&chambers).await?;
+    fleet.store().put_metadata(&chambers).await?;
     let published = Arc::new(Mutex::new(Vec::<Published>::new()));
     if let Voice::OnStage(stage) = &teller.voice {
         let (roster, log) = (fleet.roster.clone(), fleet.log.clone());
-        stage.open(Scene { roster, log, store: fleet.store.clone(), published: published.clone() });
+        stage.open(Scene { roster, log, store: fleet.store().clone(), published: published.clone() });
     }
     for number in 0..DEFENDERS {
         let url = fleet.start(DEFENDERS).await?;
@@ -126,10 +127,11 @@ pub(super) async fn tell(length: Duration, seed: u64, voice: Voice) -> Result<Su
     }
     maps.look(&fleet);
     let latencies = latencies(&fleet, &sent);
-    let counted = books::count(&fab, &*fleet.store, &sent).await?;
+    let counted = books::count(&fab, &**fleet.store(), &sent).await?;
     for member in (0..fleet.members.len()).rev() {
         fleet.stop(member).await;
     }
+    fleet.clear().await?;
     let cache_hit_rate = fleet.cache_hit_rate();
     Ok(Summary { seed, maps: maps.count, moved: maps.moved, latencies, cache_hit_rate, counted })
 }

@@ -25,11 +25,11 @@ impl Observer for Tell {
 
 /// Stores the run, tells its chamber, and waits for what becomes of it.
 pub(super) async fn process(
-    direct: Direct,
+    direct: &Direct,
     strategy: impl FnOnce() -> anyhow::Result<Strategy>,
     sent: &Sent,
 ) -> anyhow::Result<Value> {
-    let answer = work(&direct, strategy, sent).await;
+    let answer = work(direct, strategy, sent).await;
     direct.close().await;
     answer
 }

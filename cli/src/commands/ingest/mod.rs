@@ -91,13 +91,17 @@ impl Ingest {
         let chunks = read_traces(&self.file).with_context(|| self.file.display().to_string())?;
         let timestamp = self.timestamp.unwrap_or_else(Timestamp::now);
         let sent = Sent { chamber, context: self.context, timestamp, chunks };
+        let file = self.strategy.or_else(|| Some(self.place.folder()?.strategy()));
+        if self.place.is_left_to_us() {
+            // Before anything is opened: a strategy that cannot be used stops it.
+            read_strategy(file.as_deref())?;
+        }
         let runtime = tokio::runtime::Runtime::new()?;
         let report = match runtime.block_on(self.place.way())? {
             Way::Service(client) => service::process(&client, &sent)?,
             Way::Direct(direct) => {
-                let file = self.strategy.or_else(|| Some(self.place.folder()?.strategy()));
                 let strategy = move || read_strategy(file.as_deref());
-                runtime.block_on(direct::process(direct, strategy, &sent))?
+                runtime.block_on(direct::process(&direct, strategy, &sent))?
             }
         };
         match self.json {

@@ -25,7 +25,11 @@ pub(crate) struct Cluster {
     /// The version of the map.
     map_version: u64,
     lifecycle_state: Option<String>,
+    /// How many workers there should be, by the map.
     fleet_size: Option<u32>,
+    /// How many there should be by `phalanx scale`, which wins over the configurations of the workers; absent where nobody
+    /// has said so.
+    scaled_to: Option<u32>,
     /// What the map comes to.
     statistics: Value,
     /// The window that is open, if one is: what for, and how many seconds are left.
@@ -69,7 +73,7 @@ pub(crate) async fn cluster(State(api): State<Api>) -> Result<Json<Cluster>, Api
     };
     // A large map lies in parts; what this worker knows of it says the same.
     let known = attached.defender.handle().status();
-    let (current, state) = (read("current"), read("defender-state"));
+    let (current, state, scaled) = (read("current"), read("defender-state"), read("fleet-size"));
     let now = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
     let age = |entry: &Entry| now.saturating_sub(entry.stored_at) as f64 / 1e6;
     let load = |id: &str| -> (u64, u64) {
@@ -107,6 +111,7 @@ pub(crate) async fn cluster(State(api): State<Api>) -> Result<Json<Cluster>, Api
         map_version: known.map_version.0,
         lifecycle_state: known.map.as_ref().map(|map| map.lifecycle.name().to_owned()),
         fleet_size: known.map.as_ref().and_then(|map| map.fleet_size),
+        scaled_to: scaled["fleetSize"].as_u64().and_then(|size| u32::try_from(size).ok()),
         statistics: current["statistics"].clone(),
         window: window(&state["window"], assignments.get("defender-state").map(age)),
         workers,

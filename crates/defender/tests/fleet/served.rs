@@ -75,7 +75,7 @@ impl Site {
         let moody = Moody::new(self.store.clone());
         let (backend, faults) = faults::wrap(self.embedded.clone() as Arc<dyn Backend>);
         let holder = Arc::new(Holder::new(Strategy::parse(STRATEGY).unwrap()));
-        let pod = Some((name.to_owned(), format!("uid of {name}")));
+        let pod = Some((name.to_owned(), format!("uid-{name}")));
         let options = Options { metrics: metrics.clone(), pod, ..options };
         let settings = options.settings.clone();
         let defender = Defender::start(backend.clone(), moody.clone(), holder, observer(&api), options);

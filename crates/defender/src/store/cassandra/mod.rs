@@ -55,6 +55,13 @@ impl Cassandra {
         schema::apply(&link::connect(config).await?, config.keyspace()?, replication).await
     }
 
+    /// Removes the keyspace and everything in it.
+    pub async fn remove(config: &Config) -> Result<(), StoreError> {
+        let (session, keyspace) = (link::connect(config).await?, config.keyspace()?);
+        let dropped = session.query_unpaged(format!("DROP KEYSPACE IF EXISTS {keyspace}"), ()).await;
+        dropped.map(drop).map_err(|e| fault::fault(&e))
+    }
+
     /// What the server says its version is.
     pub async fn version(config: &Config) -> Result<String, StoreError> {
         let session = link::connect(config).await?;
