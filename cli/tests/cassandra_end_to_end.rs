@@ -31,6 +31,8 @@ const CHAMBERS: usize = 24;
 const DEFENDERS: u32 = 6;
 /// One run of each chamber takes so long.
 const ROUND: Duration = Duration::from_millis(1500);
+/// Six seconds until a silent worker is given up, one to redistribute, and one for the asking.
+const RECOVERY: Duration = Duration::from_secs(8);
 
 struct Trial {
     ground: Ground,
@@ -105,7 +107,9 @@ impl Trial {
             let (now, owners) = self.map()?;
             (now > version && owners.values().all(|owner| *owner != id)).then_some(())
         });
-        (died.elapsed(), orphans)
+        let took = died.elapsed();
+        assert!(took <= RECOVERY, "{orphans} chambers of {id} had no owner for {took:?}");
+        (took, orphans)
     }
 }
 
