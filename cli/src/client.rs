@@ -1,4 +1,4 @@
-//! Speaks with a running defender over HTTP.
+//! Speaks with a running service over HTTP.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,12 +10,28 @@ use ureq::http::{Method, Request, StatusCode};
 
 use crate::data_folder::DataFolder;
 
-/// Where a defender listens that was told nothing else.
-const USUAL: &str = "http://127.0.0.1:8080";
+/// Where a service listens that was told nothing else.
+pub(crate) const USUAL: &str = "http://127.0.0.1:8080";
 /// The service itself gives up after 30 s.
 const PATIENCE: Duration = Duration::from_secs(35);
 /// The largest answer: a thousand points are some hundred kB.
 const LARGEST: u64 = 64 << 20;
+
+/// What sort of service is asked, for errors that say what to try.
+pub(crate) struct Sort {
+    pub(crate) name: &'static str,
+    /// What starts one, or says where one is.
+    pub(crate) remedy: &'static str,
+    /// Where its token is found.
+    pub(crate) token: &'static str,
+}
+
+const DEFENDER: Sort = Sort {
+    name: "defender",
+    remedy: "start one with `phalanx defender --data-dir FOLDER`, or name another address with --url or PHALANX_URL, or \
+             its folder with --data-dir",
+    token: "API_TOKEN, or the data folder with --data-dir",
+};
 
 /// Which defender is asked.
 #[derive(Args, Clone)]
@@ -61,26 +77,27 @@ impl ServiceArgs {
             (None, None) => USUAL.to_owned(),
         };
         let token = given(&self.token).or_else(|| folder.and_then(|folder| folder.token()));
-        Client::new(&url, token)
+        Client::new(&DEFENDER, &url, token)
     }
 }
 
-/// A defender that can be asked.
+/// A service that can be asked.
 pub(crate) struct Client {
+    sort: &'static Sort,
     agent: ureq::Agent,
     base: String,
     token: Option<String>,
 }
 
 impl Client {
-    pub(crate) fn new(url: &str, token: Option<String>) -> Result<Self> {
+    pub(crate) fn new(sort: &'static Sort, url: &str, token: Option<String>) -> Result<Self> {
         let base = url.trim().trim_end_matches('/').to_owned();
         if !base.starts_with("http://") && !base.starts_with("https://") {
             bail!("{url:?} is no address like {USUAL}");
         }
         let config =
             ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE)).build();
-        Ok(Self { agent: config.into(), base, token })
+        Ok(Self { sort, agent: config.into(), base, token })
     }
 
     /// Where it is asked.
@@ -129,12 +146,10 @@ impl Client {
         let message = answer["message"].as_str().map_or_else(|| answer.to_string(), str::to_owned);
         let hint = match status {
             StatusCode::UNAUTHORIZED if self.token.is_none() => {
-                "; name the token with API_TOKEN, or the data folder with --data-dir"
+                format!("; name the token with {}", self.sort.token)
             }
-            StatusCode::UNAUTHORIZED => {
-                "; the token given with API_TOKEN or found in the data folder is another"
-            }
-            _ => "",
+            StatusCode::UNAUTHORIZED => "; the token that was given or found is another".to_owned(),
+            _ => String::new(),
         };
         Err(anyhow!("{} says {}: {message}{hint}", self.base, status.as_u16()))
     }
@@ -149,11 +164,8 @@ impl Client {
         }
         let request = request.body(body).with_context(|| format!("{:?} is no address", self.base))?;
         let mut response = self.agent.run(request).map_err(|error| {
-            anyhow!(
-                "no defender answers at {}: {error}. Is it running? Start one with `phalanx defender --data-dir FOLDER`, \
-                 or name another address with --url or PHALANX_URL, or its folder with --data-dir",
-                self.base
-            )
+            let Sort { name, remedy, .. } = self.sort;
+            anyhow!("no {name} answers at {}: {error}. Is it running? Otherwise {remedy}", self.base)
         })?;
         let status = response.status();
         let text = response
@@ -201,7 +213,8 @@ mod tests {
 
     #[test]
     fn an_address_without_a_scheme_is_refused() {
-        assert!(Client::new("localhost:8080", None).is_err());
-        assert_eq!(Client::new("http://localhost:8080/", None).unwrap().base(), "http://localhost:8080");
+        assert!(Client::new(&DEFENDER, "localhost:8080", None).is_err());
+        let client = Client::new(&DEFENDER, "http://localhost:8080/", None).unwrap();
+        assert_eq!(client.base(), "http://localhost:8080");
     }
 }

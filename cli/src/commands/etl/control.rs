@@ -34,10 +34,11 @@ impl Control {
     /// Gives the command to each; the exit code is 1 when one of them refuses.
     pub(super) fn run(self, command: &str) -> anyhow::Result<ExitCode> {
         let ids = if self.all { vec!["all".to_owned()] } else { self.ids.clone() };
+        let service = self.place.client(self.token.clone())?;
         let mut failed = false;
         for id in ids {
             let path = format!("/api/v1/etl/providers/{id}/{command}");
-            let done = self.place.post(&path, self.token.as_deref());
+            let done = service.post(&path, &Value::Null);
             // One that refuses keeps nobody from asking the others.
             match done {
                 Ok(done) if self.json => print(done)?,

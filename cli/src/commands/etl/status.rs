@@ -50,8 +50,9 @@ impl Status {
     fn watch(&self) -> anyhow::Result<ExitCode> {
         let clears = std::io::stdout().is_terminal();
         let mut shown = Value::Null;
+        let service = self.place.client(None)?;
         loop {
-            let tree = self.place.get("/api/v1/etl/tree")?;
+            let tree = service.get("/api/v1/etl/tree")?;
             if tree != shown {
                 if self.common.json {
                     print(&tree)?;
