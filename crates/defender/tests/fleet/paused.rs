@@ -1,7 +1,7 @@
 //! One message, processed by two workers: one that stood still in the middle, and its successor.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use phalanx_cluster::backend::{Backend as _, Embedded, Settings};
 use phalanx_cluster::core::Position;
@@ -9,7 +9,7 @@ use phalanx_cluster::{Delivery, Handler as _};
 use phalanx_defender::Metrics;
 use phalanx_defender::cache::Cache;
 use phalanx_defender::notification::Notification;
-use phalanx_defender::pipeline::{PATIENCE, Parts, Pipeline};
+use phalanx_defender::pipeline::{Observer, PATIENCE, Parts, Pipeline};
 use phalanx_defender::record::Chamber;
 use phalanx_defender::store::ChartStore;
 use phalanx_defender::strategy::{Holder, Strategy};
@@ -29,23 +29,34 @@ pub(crate) enum Order {
 }
 
 async fn pipeline(store: &Arc<dyn ChartStore>, backend: &Embedded, strategy: &str) -> Pipeline {
+    pipeline_told(store, backend, strategy, Arc::new(()), PATIENCE).await
+}
+
+/// A pipeline that waits so long for its store, and tells somebody what it sees.
+pub(crate) async fn pipeline_told(
+    store: &Arc<dyn ChartStore>,
+    backend: &Embedded,
+    strategy: &str,
+    observer: Arc<dyn Observer>,
+    patience: Duration,
+) -> Pipeline {
     let parts = Parts {
         store: store.clone(),
         strategy: Arc::new(Holder::new(Strategy::parse(strategy).unwrap())),
         cache: Arc::new(Cache::new(Instant::now(), 10).unwrap()),
         alarms: backend.log(&Settings::default().alarms).await.unwrap(),
-        observer: Arc::new(()),
-        patience: PATIENCE,
+        observer,
+        patience,
         watchdog: phalanx_service::Watchdog::default(),
     };
     Pipeline::new(parts, Metrics::default().pipeline().clone())
 }
 
-fn place(run: u64) -> Position {
+pub(crate) fn place(run: u64) -> Position {
     Position { generation: 1, sequence: 10 * run }
 }
 
-fn delivery(chamber: &Chamber, run: u64, take: u64) -> Delivery {
+pub(crate) fn delivery(chamber: &Chamber, run: u64, take: u64) -> Delivery {
     let notification = Notification::new(chamber.clone(), &format!("run-{run}"), at(run as i64)).unwrap();
     let mut delivery = Delivery::sample(&chamber.to_string(), notification.to_json(), place(run));
     delivery.context = notification.context;
