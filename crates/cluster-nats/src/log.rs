@@ -18,13 +18,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::connection::{Connection, Trouble};
+use crate::connection::{ApiError, Connection, Trouble};
 use crate::kv::{found_instead, last_message, micros};
 
 /// The server hands out so many messages at once at most.
 const BATCH_MAX: usize = 1000;
 const END_OF_BATCH: u16 = 204;
 const NO_SUCH_MESSAGE: u64 = 10043;
+const NOT_REMOVED: u64 = 10057;
 
 pub(crate) struct Stream {
     connection: Connection,
@@ -148,7 +149,7 @@ impl Log for Stream {
         let ask = json!({ "seq": sequence, "no_erase": true });
         match self.connection.api::<Value>(&format!("STREAM.MSG.DELETE.{name}"), &ask).await {
             Ok(_) => Ok(true),
-            Err(trouble) if trouble.code() == Some(NO_SUCH_MESSAGE) => Ok(false),
+            Err(Trouble::Refused(error)) if is_absent(&error) => Ok(false),
             Err(trouble) => Err(trouble.into_write_error(format!("removal of {sequence} from {name}"), name)),
         }
     }
@@ -220,6 +221,14 @@ impl Log for Stream {
         });
         Ok(doorbell)
     }
+}
+
+/// Whether a removal was refused because there is nothing to remove: a sequence that was removed before, or one that the
+/// log has never come to, which the server says in words alone.
+fn is_absent(error: &ApiError) -> bool {
+    let words = ["no message found", "EOF"];
+    error.err_code == NO_SUCH_MESSAGE
+        || error.err_code == NOT_REMOVED && words.iter().any(|words| error.description.contains(words))
 }
 
 async fn next_within(
