@@ -85,7 +85,7 @@ pub(crate) fn open(file: &Path) -> Result<(Connection, File), Error> {
     // A killed process loses nothing committed; after a power cut the file is whole, at an earlier commit.
     connection.pragma_update(None, "synchronous", "normal")?;
     // A page that changes often is copied from the log into the file less often.
-    connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
+    connection.pragma_update(None, "wal_autocheckpoint", 16_000)?;
     connection.pragma_update(None, "cache_size", -32_000)?;
     connection.set_prepared_statement_cache_capacity(64);
     migrate::migrate(&mut connection, file, migrate::MIGRATIONS)?;

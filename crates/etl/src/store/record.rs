@@ -62,10 +62,12 @@ pub(super) fn store(
         say_what_changed(to, id)?;
     }
     index(to, id, "INSERT INTO search (rowid, title, text, facets) VALUES (?1, ?2, ?3, ?4)")?;
-    to.prepare_cached(
-        "INSERT OR REPLACE INTO provenance (record_id, source_id, position, run_id, stored_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?
+    to.prepare_cached(if known.is_some() {
+        "REPLACE INTO provenance (record_id, source_id, position, run_id, stored_ms) VALUES (?1, ?2, ?3, ?4, ?5)"
+    } else {
+        // Guarded by no savepoint, as a replacement is.
+        "INSERT INTO provenance (record_id, source_id, position, run_id, stored_ms) VALUES (?1, ?2, ?3, ?4, ?5)"
+    })?
     .execute(params![id, source_id, entry.position as i64, commit.run_id, millis(commit.at)])?;
     for link in &record.links {
         to.prepare_cached("INSERT OR IGNORE INTO links (from_urn, kind, to_urn) VALUES (?1, ?2, ?3)")?
