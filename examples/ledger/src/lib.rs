@@ -143,11 +143,19 @@ pub async fn run(
         name: name.clone(),
         ..phalanx_cluster_nats::Config::new(url)
     };
+    let usual = Config::default();
+    let timing = Config {
+        fleet_size,
+        // As many ids as there should be workers, however many that are.
+        max_workers: usual.max_workers.max(fleet_size.unwrap_or_default()),
+        sweep_interval: Duration::from_secs(sweep),
+        ..usual
+    };
     let nats = Nats::connect(&config).await?;
     let worker = Cluster::builder(decorate(Arc::new(nats)))
         .settings(settings(history))
         .subjects(subjects())
-        .config(Config { fleet_size, sweep_interval: Duration::from_secs(sweep), ..Config::default() })
+        .config(timing)
         .partitions((0..parts).map(|n| (n.to_string(), 1)).collect::<Vec<_>>())
         .handler(Ledger { lines: handles, before_commit })
         .hooks(ToStderr(name.clone()))
