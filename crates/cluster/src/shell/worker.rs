@@ -22,7 +22,7 @@ use super::watching::{Signal, WATCHED, Watching};
 use crate::codec::Bucket;
 use crate::core::types::{Key, Partitions, Pod, Time, Value, Version, WorkerId};
 use crate::core::{
-    Config, Effect, Event, Notice, Outcome, Purpose, ReadError, Ticket, Warning, Work, Worker,
+    Config, Effect, Event, Notice, Outcome, Purpose, ReadError, Ticket, Warning, Work, Worker, WorkerState,
 };
 
 /// So many events are handled before the clock is looked at again.
@@ -477,7 +477,10 @@ impl<'a> Life<'a> {
         let now = clock::now();
         self.show_transitions();
         let (core, metrics) = (&self.core, &self.shell.metrics);
-        let role = match (core.holder(), core.is_leader(), core.is_standby()) {
+        // A standby that reaches for a freed id is one until it has it: whoever asks whether it is ready sees no gap.
+        let stood_by = self.shell.status.borrow().role == Role::Standby;
+        let stands_by = core.is_standby() || stood_by && core.state() == WorkerState::ClaimingId;
+        let role = match (core.holder(), core.is_leader(), stands_by) {
             (Some(_), true, _) => Role::Leader,
             (Some(_), false, _) => Role::Follower,
             (None, _, true) => Role::Standby,
