@@ -113,6 +113,8 @@ impl Timetable {
             Input::Began(id) => {
                 if let Some(feed) = self.feeds.get_mut(&id) {
                     (feed.past.began, feed.past.under_way) = (Some(now), true);
+                    // Whoever wanted it: it need not begin again before its schedule says so, counted from here.
+                    feed.plan_after(now, self.seed, &id);
                 }
             }
             Input::Ended(id, completed) => {
@@ -139,8 +141,7 @@ impl Timetable {
                     due.push(id.clone());
                 }
                 feed.turns += 1;
-                let jitter = feed.jitter(self.seed, id);
-                feed.next_start = feed.plan.schedule.next_after(now).map(|next| next + jitter);
+                feed.plan_after(now, self.seed, id);
             }
             if !feed.is_stale && feed.stale_at() <= now {
                 feed.is_stale = true;
@@ -158,6 +159,11 @@ impl Feed {
     /// When it becomes stale, unless it completes before.
     pub fn stale_at(&self) -> Duration {
         self.past.completed.unwrap_or(self.past.known_since).saturating_add(self.plan.fresh_within)
+    }
+
+    fn plan_after(&mut self, begin: Duration, seed: u64, id: &str) {
+        let jitter = self.jitter(seed, id);
+        self.next_start = self.plan.schedule.next_after(begin).map(|next| next + jitter);
     }
 
     fn jitter(&self, seed: u64, id: &str) -> Duration {
@@ -202,6 +208,16 @@ mod tests {
 
     fn start(ids: &[&str]) -> Effect {
         Effect::Start(ids.iter().map(|&id| id.to_owned()).collect())
+    }
+
+    #[test]
+    fn a_run_begun_by_hand_puts_the_scheduled_one_off() {
+        let past = Past { known_since: START, ..Past::default() };
+        let jitter = Duration::from_secs(300);
+        let mut timetable = Timetable::new(START, 1, [of("cve", plan("2h", jitter, 1000 * HOUR), past)]);
+        ended(&mut timetable, START, true);
+        assert_eq!(tick(&mut timetable, START + HOUR), [], "it has just been read");
+        assert_eq!(tick(&mut timetable, START + 2 * HOUR + jitter), [start(&["cve"])]);
     }
 
     #[test]
