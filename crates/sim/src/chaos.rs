@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use phalanx_cluster::core::{Config, Guard, WorkerState};
+use phalanx_cluster::core::{Config, Guard, Tenure, WorkerState};
 
 use crate::faults::{Fault, Injection, Shake, inject, schedule};
 use crate::ledger::{Counts, Violation};
@@ -40,6 +40,8 @@ pub struct Run {
     pub shakes: Vec<Shake>,
     /// The rule to work without, in a build that can.
     pub without: Option<Guard>,
+    /// What ends a lease whose holder does not.
+    pub tenure: Tenure,
 }
 
 /// What one run came to.
@@ -71,7 +73,7 @@ impl Run {
     /// A run with every fault.
     pub fn new(seed: u64, workers: usize, chambers: usize, length: Duration) -> Self {
         let (faults, shakes) = (Fault::ALL.to_vec(), Shake::ALL.to_vec());
-        Self { seed, workers, chambers, length, faults, shakes, without: None }
+        Self { seed, workers, chambers, length, faults, shakes, without: None, tenure: Tenure::Silence }
     }
 
     /// The faults of this run.
@@ -93,8 +95,14 @@ impl Run {
         let stranger_interval = Duration::from_secs(10);
         let most = self.workers + self.workers / 3 + 3;
         let max_workers = Config::default().max_workers.max(most as u32);
-        let mut config =
-            Config { fleet_size, process_timeout, stranger_interval, max_workers, ..Config::default() };
+        let mut config = Config {
+            fleet_size,
+            process_timeout,
+            stranger_interval,
+            max_workers,
+            tenure: self.tenure,
+            ..Config::default()
+        };
         if let Some(guard) = self.without {
             assert!(config.take_out(guard), "a build without the feature `mutants` keeps every rule");
         }
@@ -234,10 +242,14 @@ impl Run {
         let orphans = world.chambers_of(id);
         let began = world.now();
         world.kill(victim);
-        let recovered = world
-            .run_while(RECOVERY, |world| !orphans.iter().all(|&chamber| world.owner_of(chamber).is_some()));
+        let limit = match self.tenure {
+            Tenure::Term(term) if leader => term + Duration::from_secs(1),
+            _ => RECOVERY,
+        };
+        let recovered =
+            world.run_while(limit, |world| !orphans.iter().all(|&chamber| world.owner_of(chamber).is_some()));
         if !recovered {
-            world.violate(13, format!("defender-{id} died, and its chambers wait longer than {RECOVERY:?}"));
+            world.violate(13, format!("defender-{id} died, and its chambers wait longer than {limit:?}"));
         }
         Some(world.now() - began)
     }

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use phalanx_cluster::core::Tenure;
+
 use crate::chaos::{Outcome, Run, shorten};
 use crate::faults::{Fault, Injection, Shake};
 use crate::ledger::Violation;
@@ -73,6 +75,9 @@ impl Run {
         let mut command = format!(
             "phalanx sim --seed {seed} --workers {workers} --chambers {chambers} --hours {hours} --faults {faults}"
         );
+        if let Tenure::Term(_) = self.tenure {
+            command.push_str(" --agent");
+        }
         if let Some(guard) = self.without {
             let _ = write!(command, " --without {guard:?}");
         }

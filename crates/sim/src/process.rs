@@ -86,6 +86,8 @@ pub(crate) struct Process {
     pub(crate) cut_out: Time,
     /// Until then nothing reaches it.
     pub(crate) cut_in: Time,
+    /// Until then it does not reach whoever grants leases.
+    pub(crate) cut_from_grantor: Time,
     /// How much longer its answers take.
     pub(crate) slowness: Duration,
     /// Its heartbeats get lost, and nothing else.
@@ -124,6 +126,7 @@ impl Process {
             deadline: None,
             cut_out: Time::ZERO,
             cut_in: Time::ZERO,
+            cut_from_grantor: Time::ZERO,
             slowness: Duration::ZERO,
             mute: false,
             watch_delay: Duration::ZERO,
@@ -162,12 +165,23 @@ impl Process {
         }
     }
 
+    /// Until when it hears nothing of what it watches.
+    pub(crate) fn deaf_until(&self, bucket: Bucket) -> Time {
+        match bucket {
+            Bucket::Election => self.cut_in.max(self.cut_from_grantor),
+            _ => self.cut_in,
+        }
+    }
+
     fn holds_back(&self, bucket: Bucket) -> bool {
         self.held_back.iter().any(|(_, of, _)| *of == bucket)
     }
 
     /// Whether it is shown what it watches like everybody else.
     pub(crate) fn hears_at_once(&self, now: Time, bucket: Bucket) -> bool {
-        self.cut_in <= now && self.watch_delay.is_zero() && !self.drops_map && !self.holds_back(bucket)
+        self.deaf_until(bucket) <= now
+            && self.watch_delay.is_zero()
+            && !self.drops_map
+            && !self.holds_back(bucket)
     }
 }

@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use phalanx_cluster::core::{Config, Tenure};
 use phalanx_sim::chaos::{Outcome, Run};
 use phalanx_sim::{Failure, Totals, run_many};
 
@@ -50,6 +51,21 @@ fn fresh_seeds_break_no_promise_for_two_minutes_and_fifty_cluster_hours() {
         totals.counts.published,
         totals.faults.values().sum::<u64>()
     );
+}
+
+/// The same promises with an Election Agent, whose term alone decides who leads.
+#[test]
+fn fresh_seeds_break_no_promise_with_leases_that_end_by_themselves() {
+    let base = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() * 1_000;
+    let tenure = Tenure::Term(Config::default().lease_term);
+    let runs = (base..base + 100).map(|seed| Run { tenure, ..run(seed) });
+    let mut totals = Totals::default();
+    run_many(runs, |run, outcome| {
+        totals.add(&outcome);
+        assert_clean(&run, &outcome);
+        ControlFlow::Continue(())
+    });
+    println!("measured: {} seeds from {base}, {:.1} cluster-hours", totals.runs, totals.cluster_hours());
 }
 
 #[test]

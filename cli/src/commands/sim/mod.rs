@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use phalanx_cluster::core::{Config, Tenure};
 use phalanx_sim::chaos::{Outcome, Run};
 use phalanx_sim::{Failure, Guard, Injection, Totals, run_many};
 
@@ -55,6 +56,10 @@ pub(crate) struct Sim {
     /// `all`, `none`, or names divided by commas, such as `sigkill,brokerOutage`.
     #[arg(long, default_value = "all", value_name = "LIST")]
     faults: Faults,
+
+    /// Leases are granted by an Election Agent, which ends them after their term, and not by the broker.
+    #[arg(long)]
+    agent: bool,
 
     /// Write what happens, line by line: of the shortened failure, or of the one run.
     #[arg(long, value_name = "FILE")]
@@ -135,6 +140,7 @@ impl Sim {
             faults: self.faults.faults.clone(),
             shakes: self.faults.shakes.clone(),
             without: self.without,
+            tenure: if self.agent { Tenure::Term(Config::default().lease_term) } else { Tenure::Silence },
             ..run
         }
     }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde_json::{Map, Value};
 
-use super::{Error, Kv};
+use super::{Entry, Error, Kv, Watch, WatchEvent};
+use crate::codec::{FORMAT, LeaseRecord};
+use crate::core::Tenure;
 use crate::core::types::Revision;
 
 /// A leadership, as the backend has it.
@@ -19,28 +20,74 @@ pub struct Lease {
     pub epoch: u64,
     /// Counts renewals, so that each of them changes the value.
     pub renewals: u64,
-    /// What a renewal compares.
+    /// What a renewal compares. It grows with every change.
     pub revision: Revision,
     /// Fields that a later version wrote; they survive.
     rest: Map<String, Value>,
 }
 
-/// Grants leaderships, one at a time. When a lease may be taken from its holder is decided elsewhere; here it is taken
-/// only from exactly the lease that was seen.
+impl Lease {
+    /// A lease without fields of a later version.
+    pub fn new(holder: impl Into<String>, epoch: u64, renewals: u64, revision: Revision) -> Self {
+        Self { holder: holder.into(), epoch, renewals, revision, rest: Map::new() }
+    }
+}
+
+/// What the watch of an election tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LeaseEvent {
+    /// Somebody leads; told again with every renewal.
+    Held(Lease),
+    /// Nobody leads any more.
+    Vacant,
+    /// What was there when the watch began, or began again, has been told: what follows is news.
+    Current,
+    /// The connection was lost, and is there again.
+    Resumed {
+        /// What keeps the leases was made anew: forget what was told.
+        replaced: bool,
+    },
+}
+
+/// A running watch; dropping it ends it. An error is something that could not be read: the watch goes on.
+pub type LeaseWatch = BoxStream<'static, Result<LeaseEvent, Error>>;
+
+/// Grants leaderships, one at a time.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), phalanx_cluster::backend::Error> {
+/// use phalanx_cluster::backend::{Backend, BucketConfig, Election, Embedded, KvElection};
+///
+/// let bucket = Embedded::in_memory()?.bucket(&BucketConfig::new("leases")).await?;
+/// let election = KvElection::new(bucket, "leader");
+/// let anna = election.take("anna", None, 0).await?;
+/// assert!(election.take("berta", None, 0).await.unwrap_err().is_conflict());
+/// election.resign(&anna).await?;
+/// assert_eq!(election.take("berta", None, 0).await?.epoch, 2);
+/// # Ok(()) }
+/// ```
 #[async_trait]
 pub trait Election: Send + Sync {
+    /// What ends a lease whose holder does not: somebody who takes it from exactly the lease that it saw, or the
+    /// grantor.
+    fn tenure(&self) -> Tenure;
+
     /// The lease that holds, from the one place that knows; none if nobody leads.
     async fn current(&self) -> Result<Option<Lease>, Error>;
 
-    /// Takes the lease: from nobody, or from exactly `from`. The epoch is above every earlier one, and at least
-    /// `epoch_min`. [`Error::Conflict`] if somebody else was faster.
+    /// Takes the lease: from nobody, or from exactly `from`, which under [`Tenure::Term`] must be the holder's own. The
+    /// epoch is above every earlier one, and at least `epoch_min`. [`Error::Conflict`] if somebody else holds it.
     async fn take(&self, holder: &str, from: Option<&Lease>, epoch_min: u64) -> Result<Lease, Error>;
 
-    /// Keeps the lease. [`Error::Conflict`] if it was taken.
+    /// Keeps the lease. [`Error::Conflict`] if it was taken or is over.
     async fn renew(&self, lease: &Lease) -> Result<Lease, Error>;
 
-    /// Gives the lease back. [`Error::Conflict`] if it was taken.
+    /// Gives the lease back. [`Error::Conflict`] if it was taken or is over.
     async fn resign(&self, lease: &Lease) -> Result<(), Error>;
+
+    /// The lease there is, then [`LeaseEvent::Current`], then every change. It goes on until it is dropped, over any
+    /// disconnect.
+    async fn watch(&self) -> Result<LeaseWatch, Error>;
 }
 
 /// An election over one key of any bucket, by compare-and-swap. A lease given back leaves its epoch behind.
@@ -56,24 +103,26 @@ impl KvElection {
         Self { bucket, key: key.into() }
     }
 
-    async fn stored(&self) -> Result<Option<(Record, Revision)>, Error> {
+    async fn stored(&self) -> Result<Option<(LeaseRecord, Revision)>, Error> {
         let Some(entry) = self.bucket.get(&self.key).await? else { return Ok(None) };
-        let record = serde_json::from_slice(&entry.value)
-            .map_err(|e| Error::invalid(format!("lease {} at revision {}", self.key, entry.revision.0), e))?;
-        Ok(Some((record, entry.revision)))
+        Ok(Some((read(&entry)?, entry.revision)))
     }
 }
 
 #[async_trait]
 impl Election for KvElection {
+    fn tenure(&self) -> Tenure {
+        Tenure::Silence
+    }
+
     async fn current(&self) -> Result<Option<Lease>, Error> {
         let stored = self.stored().await?;
-        Ok(stored.and_then(|(record, revision)| record.into_lease(revision)))
+        Ok(stored.and_then(|(record, revision)| held(record, revision)))
     }
 
     async fn take(&self, holder: &str, from: Option<&Lease>, epoch_min: u64) -> Result<Lease, Error> {
-        let next = |epoch: u64| Record {
-            v: 1,
+        let next = |epoch: u64| LeaseRecord {
+            v: FORMAT,
             holder: Some(holder.to_owned()),
             epoch: (epoch + 1).max(epoch_min),
             renewals: 0,
@@ -91,7 +140,7 @@ impl Election for KvElection {
                     let revision = self.bucket.create(&self.key, record.bytes()).await?;
                     (record, revision)
                 }
-                Some((Record { holder: Some(_), .. }, revision)) => {
+                Some((LeaseRecord { holder: Some(_), .. }, revision)) => {
                     return Err(Error::conflict(format!("taking the lease {}", self.key), Some(revision)));
                 }
                 Some((vacant, revision)) => {
@@ -106,45 +155,47 @@ impl Election for KvElection {
 
     async fn renew(&self, lease: &Lease) -> Result<Lease, Error> {
         let renewed = Lease { renewals: lease.renewals + 1, ..lease.clone() };
-        let revision = self.bucket.update(&self.key, Record::of(&renewed).bytes(), lease.revision).await?;
+        let revision = self.bucket.update(&self.key, record_of(&renewed).bytes(), lease.revision).await?;
         Ok(Lease { revision, ..renewed })
     }
 
     async fn resign(&self, lease: &Lease) -> Result<(), Error> {
-        let vacant = Record { holder: None, ..Record::of(lease) };
+        let vacant = LeaseRecord { holder: None, ..record_of(lease) };
         self.bucket.update(&self.key, vacant.bytes(), lease.revision).await.map(drop)
     }
+
+    async fn watch(&self) -> Result<LeaseWatch, Error> {
+        let watch = self.bucket.watch().await?;
+        let next = async |(mut watch, key): (Watch, String)| {
+            loop {
+                let event = match watch.next().await? {
+                    WatchEvent::Put(entry) if entry.key == key => read(&entry)
+                        .map(|record| held(record, entry.revision))
+                        .map(|lease| lease.map_or(LeaseEvent::Vacant, LeaseEvent::Held)),
+                    WatchEvent::Delete { key: deleted, .. } if deleted == key => Ok(LeaseEvent::Vacant),
+                    WatchEvent::Put(_) | WatchEvent::Delete { .. } => continue,
+                    WatchEvent::Current => Ok(LeaseEvent::Current),
+                    WatchEvent::Resumed { replaced } => Ok(LeaseEvent::Resumed { replaced }),
+                };
+                return Some((event, (watch, key)));
+            }
+        };
+        Ok(stream::unfold((watch, self.key.clone()), next).boxed())
+    }
 }
 
-#[derive(Serialize, Deserialize)]
-struct Record {
-    v: u32,
-    holder: Option<String>,
-    epoch: u64,
-    #[serde(default)]
-    renewals: u64,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
+fn read(entry: &Entry) -> Result<LeaseRecord, Error> {
+    let what = || format!("lease {} at revision {}", entry.key, entry.revision.0);
+    serde_json::from_slice(&entry.value).map_err(|e| Error::invalid(what(), e))
 }
 
-impl Record {
-    fn of(lease: &Lease) -> Self {
-        Self {
-            v: 1,
-            holder: Some(lease.holder.clone()),
-            epoch: lease.epoch,
-            renewals: lease.renewals,
-            rest: lease.rest.clone(),
-        }
-    }
+fn record_of(lease: &Lease) -> LeaseRecord {
+    let Lease { holder, epoch, renewals, rest, .. } = lease.clone();
+    LeaseRecord { v: FORMAT, holder: Some(holder), epoch, renewals, rest }
+}
 
-    fn into_lease(self, revision: Revision) -> Option<Lease> {
-        let Self { holder, epoch, renewals, rest, .. } = self;
-        Some(Lease { holder: holder?, epoch, renewals, revision, rest })
-    }
-
-    fn bytes(&self) -> Bytes {
-        // Strings and numbers always become JSON.
-        serde_json::to_vec(self).unwrap_or_default().into()
-    }
+/// None if nobody holds it.
+fn held(record: LeaseRecord, revision: Revision) -> Option<Lease> {
+    let LeaseRecord { holder, epoch, renewals, rest, .. } = record;
+    Some(Lease { holder: holder?, epoch, renewals, revision, rest })
 }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub use election::{Election, KvElection, Lease};
+pub use election::{Election, KvElection, Lease, LeaseEvent, LeaseWatch};
 #[cfg(feature = "embedded")]
 pub use embedded::Embedded;
 pub use error::{Error, Retry};

@@ -19,6 +19,8 @@ use thiserror::Error;
 pub use self::keys::{Bucket, Place, key_at, place_of};
 pub use self::map::MapFacts;
 pub use self::parts::{LARGEST_MAP, PartsWanted, Split, is_part, join, split};
+pub(crate) use self::records::LeaseRecord;
+pub use self::records::{holder_of, holder_text};
 use crate::core::types::{AssignmentMap, Key, Value, WorkerId};
 use crate::names;
 

@@ -151,32 +151,48 @@ impl HolderRecord {
     }
 }
 
+/// A lease of any election over a key: whoever holds it, in the words of its user.
 #[derive(Serialize, Deserialize)]
-struct LeaseRecord {
-    v: u32,
-    holder: HolderRecord,
-    epoch: u64,
-    renewals: u64,
+pub(crate) struct LeaseRecord {
+    pub(crate) v: u32,
+    /// None after it was given back: the epoch stays.
+    pub(crate) holder: Option<String>,
+    pub(crate) epoch: u64,
+    #[serde(default)]
+    pub(crate) renewals: u64,
     #[serde(flatten)]
-    rest: Rest,
+    pub(crate) rest: Rest,
+}
+
+impl LeaseRecord {
+    pub(crate) fn bytes(&self) -> Bytes {
+        bytes(self)
+    }
 }
 
 pub(super) fn lease(lease: &Lease, rest: Rest) -> Bytes {
     let Lease { holder, epoch, renewals } = lease;
-    bytes(&LeaseRecord {
-        v: FORMAT,
-        holder: HolderRecord::of(*holder),
-        epoch: epoch.0,
-        renewals: *renewals,
-        rest,
-    })
+    let holder = Some(holder_text(*holder));
+    LeaseRecord { v: FORMAT, holder, epoch: epoch.0, renewals: *renewals, rest }.bytes()
 }
 
 pub(super) fn read_lease(bytes: &[u8]) -> Read {
-    let record: LeaseRecord = parse(bytes)?;
-    let holder = record.holder.read()?;
-    let lease = Lease { holder, epoch: Epoch(record.epoch), renewals: record.renewals };
-    Ok((Value::Lease(lease), record.rest))
+    let LeaseRecord { holder, epoch, renewals, rest, .. } = parse(bytes)?;
+    let holder = holder_of(&holder.ok_or("nobody holds it")?)?;
+    Ok((Value::Lease(Lease { holder, epoch: Epoch(epoch), renewals }), rest))
+}
+
+/// A holder as one word: `defender-5.1763301234000000`.
+pub fn holder_text(holder: Holder) -> String {
+    format!("{}.{}", holder.id, holder.incarnation.0)
+}
+
+/// What [`holder_text`] says.
+pub fn holder_of(text: &str) -> Result<Holder, String> {
+    let bad = || format!("{text:?} is not the id of a worker and its incarnation, parted by a dot");
+    let (id, incarnation) = text.rsplit_once('.').ok_or_else(bad)?;
+    let incarnation = incarnation.parse().map_err(|_| bad())?;
+    Ok(Holder { id: worker_id(id).ok_or_else(bad)?, incarnation: Incarnation(incarnation) })
 }
 
 #[derive(Serialize, Deserialize)]

@@ -14,6 +14,8 @@ pub struct Config {
     pub heartbeat_interval: Duration,
     /// How long a lease lasts.
     pub lease_term: Duration,
+    /// What ends a lease whose holder does not.
+    pub tenure: Tenure,
     /// How often a lease is renewed.
     pub lease_renewal: Duration,
     /// A claim that has not changed for this long is nobody's.
@@ -55,6 +57,16 @@ pub struct Config {
     pub without: Option<Guard>,
 }
 
+/// What ends a lease whose holder neither renews it nor gives it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tenure {
+    /// Any worker that has not heard the holder for as long as a crash takes: the holder has fenced itself by then.
+    Silence,
+    /// Its grantor, after this long. Nobody else gets it before; the holder counts from when it asked, so it stops
+    /// sooner.
+    Term(Duration),
+}
+
 /// Says how late it is; the default says always the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(pub fn() -> Duration);
@@ -78,6 +90,7 @@ impl Default for Config {
         Self {
             heartbeat_interval: s(2),
             lease_term: s(10),
+            tenure: Tenure::Silence,
             lease_renewal: s(5),
             claim_stale: s(30),
             cold_start_window: s(30),

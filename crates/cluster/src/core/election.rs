@@ -1,9 +1,11 @@
 //! Who leads, by a lease that is taken and kept by compare-and-swap.
 //!
 //! Whoever has not heard the holder for as long as a crash takes may take the lease: the holder has fenced itself by
-//! then. A newer life of the holder's id frees it too. Epochs only grow.
+//! then. A newer life of the holder's id frees it too. Where the grantor ends leases by itself ([`Tenure::Term`]), nobody
+//! takes one before it has, and the holder stops a term after it sent the last renewal that was acknowledged, which is
+//! sooner. Epochs only grow.
 
-use super::config::Config;
+use super::config::{Config, Tenure};
 use super::health::{HealthyClock, Mark};
 use super::io::{Condition, Effect, Purpose, ReadError, Ticket, Tickets, WriteError, Written};
 use super::roster::Roster;
@@ -38,9 +40,26 @@ pub(super) struct Election {
     /// The highest epoch seen anywhere.
     highest: Epoch,
     /// Our own lease, while we lead.
-    ours: Option<(Lease, Revision)>,
+    ours: Option<Ours>,
     renew_at: Time,
-    pending: Option<(Ticket, Lease)>,
+    pending: Option<Pending>,
+}
+
+#[derive(Debug)]
+struct Ours {
+    lease: Lease,
+    revision: Revision,
+    /// When we lead no more unless it is renewed; none where that is the fence's to say.
+    until: Option<Time>,
+}
+
+/// A request about the lease that is on its way.
+#[derive(Debug)]
+struct Pending {
+    ticket: Ticket,
+    wanted: Lease,
+    /// When the write was sent: what it grants is counted from here.
+    sent: Time,
 }
 
 impl Election {
@@ -59,8 +78,19 @@ impl Election {
         self.seen.as_ref().map(|(lease, ..)| lease.holder)
     }
 
-    pub(super) fn renew_at(&self) -> Option<Time> {
-        self.ours.is_some().then_some(self.renew_at)
+    /// When our own lease needs something done: to be renewed, or to be over.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        let ours = self.ours.as_ref()?;
+        let renewal = self.pending.is_none().then_some(self.renew_at);
+        renewal.into_iter().chain(ours.until).min()
+    }
+
+    /// Stops leading when the term is over and no renewal was acknowledged.
+    pub(super) fn tick(&mut self, now: Time) -> Outcome {
+        match &self.ours {
+            Some(Ours { until: Some(until), .. }) if now >= *until => self.lose(),
+            _ => Outcome::Nothing,
+        }
     }
 
     /// Whether a request about the lease is on its way.
@@ -86,9 +116,7 @@ impl Election {
         self.note_epoch(lease.epoch);
         self.seen = Some((lease.clone(), entry.revision, clock.mark()));
         match &self.ours {
-            Some((ours, revision)) if entry.revision > *revision && lease.holder != ours.holder => {
-                self.lose()
-            }
+            Some(ours) if entry.revision > ours.revision && lease.holder != ours.lease.holder => self.lose(),
             _ => Outcome::Nothing,
         }
     }
@@ -104,11 +132,11 @@ impl Election {
         if self.pending.is_some() || !candidate.config.controller_enabled {
             return;
         }
-        if let Some((lease, revision)) = &self.ours {
+        if let Some(Ours { lease, revision, .. }) = &self.ours {
             if now >= self.renew_at {
                 let renewed = Lease { renewals: lease.renewals + 1, ..lease.clone() };
                 let condition = Condition::Revision(*revision);
-                self.write(renewed, condition, tickets, out);
+                self.write(now, renewed, condition, tickets, out);
             }
             return;
         }
@@ -122,12 +150,16 @@ impl Election {
             }
         };
         let lease = Lease { holder: candidate.me, epoch: Epoch(self.highest.0 + 1), renewals: 0 };
-        self.write(lease, condition, tickets, out);
+        self.write(now, lease, condition, tickets, out);
     }
 
     fn is_free(&self, lease: &Lease, changed: Mark, candidate: &Candidate<'_>) -> bool {
         let Candidate { me, config, roster, clock } = *candidate;
         let holder = lease.holder;
+        if let Tenure::Term(_) = config.tenure {
+            // A lease of our own that we no longer trusted; every other is ended by its grantor.
+            return holder == me;
+        }
         if holder.id == me.id {
             // An earlier life of our own id, or a lease of ours that we no longer trusted.
             return holder.incarnation <= me.incarnation;
@@ -147,10 +179,17 @@ impl Election {
         }
     }
 
-    fn write(&mut self, lease: Lease, condition: Condition, tickets: &mut Tickets, out: &mut Vec<Effect>) {
+    fn write(
+        &mut self,
+        now: Time,
+        lease: Lease,
+        condition: Condition,
+        tickets: &mut Tickets,
+        out: &mut Vec<Effect>,
+    ) {
         let ticket = tickets.next(Purpose::Lease);
         out.push(Effect::Write { ticket, key: Key::Lease, value: Value::Lease(lease.clone()), condition });
-        self.pending = Some((ticket, lease));
+        self.pending = Some(Pending { ticket, wanted: lease, sent: now });
     }
 
     /// A write of the lease was answered.
@@ -163,17 +202,20 @@ impl Election {
         tickets: &mut Tickets,
         out: &mut Vec<Effect>,
     ) -> Outcome {
-        let Some((_, lease)) = self.pending.take_if(|(expected, _)| *expected == ticket) else {
+        let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else {
             return Outcome::Nothing;
         };
         match result {
-            Ok(written) => self.hold(now, lease, written.revision, config),
+            Ok(written) => {
+                let Pending { wanted, sent, .. } = pending;
+                self.hold(now, wanted, written.revision, Some(sent), config)
+            }
             Err(WriteError::Failed) => Outcome::Nothing,
             Err(WriteError::Conflict | WriteError::Unknown) => {
                 // Refused or unanswered: only the key itself knows who leads.
                 let ticket = tickets.next(Purpose::ReadLease);
                 out.push(Effect::Read { ticket, key: Key::Lease });
-                self.pending = Some((ticket, lease));
+                self.pending = Some(Pending { ticket, ..pending });
                 Outcome::Nothing
             }
         }
@@ -188,7 +230,8 @@ impl Election {
         config: &Config,
         clock: &HealthyClock,
     ) -> Outcome {
-        let Some((_, wanted)) = self.pending.take_if(|(expected, _)| *expected == ticket) else {
+        let Some(Pending { wanted, sent, .. }) = self.pending.take_if(|pending| pending.ticket == ticket)
+        else {
             return Outcome::Nothing;
         };
         match result {
@@ -197,7 +240,9 @@ impl Election {
                 self.note_epoch(lease.epoch);
                 self.seen = Some((lease.clone(), entry.revision, clock.mark()));
                 if lease.holder == wanted.holder && lease.epoch == wanted.epoch {
-                    self.hold(now, lease, entry.revision, config)
+                    // Reading is not renewing: only if what we sent is there, it counts from then.
+                    let granted = (lease.renewals == wanted.renewals).then_some(sent);
+                    self.hold(now, lease, entry.revision, granted, config)
                 } else {
                     self.lose()
                 }
@@ -217,8 +262,7 @@ impl Election {
         tickets: &mut Tickets,
         out: &mut Vec<Effect>,
     ) -> Option<Ticket> {
-        let (_, revision) = self.ours.take()?;
-        let revision = config.compared(revision);
+        let revision = config.compared(self.ours.take()?.revision);
         let ticket = tickets.next(Purpose::Resign);
         out.push(Effect::Delete { ticket, key: Key::Lease, revision });
         Some(ticket)
@@ -230,13 +274,34 @@ impl Election {
         self.lose()
     }
 
-    fn hold(&mut self, now: Time, lease: Lease, revision: Revision, config: &Config) -> Outcome {
-        let is_new = self.ours.as_ref().is_none_or(|(ours, _)| ours.epoch != lease.epoch);
+    /// The lease is ours. `granted` is when that was asked for which the grantor has granted now.
+    fn hold(
+        &mut self,
+        now: Time,
+        lease: Lease,
+        revision: Revision,
+        granted: Option<Time>,
+        config: &Config,
+    ) -> Outcome {
+        let before = self.ours.take().filter(|ours| ours.lease.epoch == lease.epoch);
+        let until = match (config.tenure, granted) {
+            (Tenure::Silence, _) => None,
+            (Tenure::Term(term), Some(granted)) => Some(granted + term),
+            // Nothing was granted, and what was granted before is not known any more: it may be over.
+            (Tenure::Term(_), None) => Some(before.as_ref().and_then(|ours| ours.until).unwrap_or(now)),
+        };
         self.renew_at = now + config.lease_renewal;
         let epoch = lease.epoch;
         self.highest = self.highest.max(epoch);
-        self.ours = Some((lease, revision));
-        if is_new { Outcome::Won(epoch) } else { Outcome::Nothing }
+        self.ours = Some(Ours { lease, revision, until });
+        match (before, until) {
+            (Some(_), _) => Outcome::Nothing,
+            (None, Some(until)) if now >= until => {
+                self.ours = None;
+                Outcome::Nothing
+            }
+            (None, _) => Outcome::Won(epoch),
+        }
     }
 
     fn lose(&mut self) -> Outcome {

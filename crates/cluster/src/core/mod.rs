@@ -31,7 +31,7 @@ mod trigger;
 pub mod types;
 mod worker;
 
-pub use config::{BadConfig, Config, Stopwatch};
+pub use config::{BadConfig, Config, Stopwatch, Tenure};
 pub use cursor::{ATTEMPTS, Cursor, Position, Predecessor};
 pub use guards::Guard;
 pub use io::{

@@ -13,15 +13,18 @@ use tokio::time::Instant;
 
 use super::clock;
 use super::hooks::Queue;
+use super::leases::Leases;
 use super::problem::Problem;
 use super::subjects::Subjects;
-use crate::backend::{self, Backend, Error, Kv, Log, Settings};
+use crate::backend::{self, Backend, Election, Error, Kv, KvElection, Log, Settings};
 use crate::codec::{self, Bucket, Codec, PartsWanted, Stored, place_of};
 use crate::core::types::{Entry, Key, Partitions, Revision, Value};
 use crate::core::{Condition, Event, Purpose, ReadError, Ticket, WriteError, Written};
 
 /// An answer that has not come by then does not count any more.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
+/// The same for taking the lease, which may have to find out first who keeps the leases now.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// An error is answered no sooner than this, so that whoever tries again at once does not spin.
 const PACE: Duration = Duration::from_millis(100);
 /// How many requests of one batch are under way at once.
@@ -40,7 +43,8 @@ pub(super) struct Broker {
     stable_ids: Arc<dyn Kv>,
     heartbeats: Arc<dyn Kv>,
     assignments: Arc<dyn Kv>,
-    election: Arc<dyn Kv>,
+    election_bucket: Arc<dyn Kv>,
+    pub(super) election: Leases,
     cursors: Arc<dyn Kv>,
     /// The log and the dead letters, where there are some.
     pub(super) logs: Option<(Arc<dyn Log>, Arc<dyn Log>)>,
@@ -60,8 +64,12 @@ impl Broker {
         settings: Settings,
         subjects: Subjects,
         with_log: bool,
+        election: Option<Arc<dyn Election>>,
         hooks: Queue,
     ) -> Result<Self, Error> {
+        let election_bucket = backend.bucket(&settings.election).await?;
+        let election = election
+            .unwrap_or_else(|| Arc::new(KvElection::new(election_bucket.clone(), place_of(&Key::Lease).key)));
         let logs = match with_log {
             true => Some((
                 backend.log(&settings.notifications).await?,
@@ -73,7 +81,8 @@ impl Broker {
             stable_ids: backend.bucket(&settings.stable_ids).await?,
             heartbeats: backend.bucket(&settings.heartbeats).await?,
             assignments: backend.bucket(&settings.assignments).await?,
-            election: backend.bucket(&settings.election).await?,
+            election_bucket,
+            election: Leases::new(election),
             cursors: backend.bucket(&settings.cursors).await?,
             logs,
             backend,
@@ -92,7 +101,7 @@ impl Broker {
             Bucket::StableIds => &self.stable_ids,
             Bucket::Heartbeats => &self.heartbeats,
             Bucket::Assignments => &self.assignments,
-            Bucket::Election => &self.election,
+            Bucket::Election => &self.election_bucket,
             Bucket::Cursors => &self.cursors,
         }
     }
@@ -108,9 +117,18 @@ impl Broker {
         what: &str,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let result = match tokio::time::timeout(TIMEOUT, request).await {
+        self.ask_for(TIMEOUT, what, request).await
+    }
+
+    async fn ask_for<T>(
+        &self,
+        patience: Duration,
+        what: &str,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let result = match tokio::time::timeout(patience, request).await {
             Ok(result) => result,
-            Err(_) => Err(Error::unknown(what, format!("no answer within {TIMEOUT:?}"))),
+            Err(_) => Err(Error::unknown(what, format!("no answer within {patience:?}"))),
         };
         if let Err(error) = &result
             && !error.is_conflict()
@@ -171,6 +189,11 @@ impl Broker {
         took: Duration,
     ) -> Result<Written, Error> {
         let place = place_of(key);
+        if let Value::Lease(lease) = value {
+            // Whoever wants to lead has time; whoever leads must know soon.
+            let patience = if lease.renewals == 0 { ACQUIRE_TIMEOUT } else { TIMEOUT };
+            return self.ask_for(patience, &place.key, self.election.write(lease, condition)).await;
+        }
         let kv = self.bucket(place.bucket);
         let now = clock::wall();
         let bytes = match value {
@@ -262,8 +285,13 @@ impl Broker {
     pub(super) async fn delete(&self, ticket: Ticket, key: Key, revision: Revision) -> Event {
         let place = place_of(&key);
         let kv = self.bucket(place.bucket);
-        let revision = self.compared(kv, &place.key, revision).await;
-        let result = self.ask(&place.key, kv.delete(&place.key, revision)).await;
+        let result = match key {
+            Key::Lease => self.ask(&place.key, self.election.resign(revision)).await,
+            _ => {
+                let revision = self.compared(kv, &place.key, revision).await;
+                self.ask(&place.key, kv.delete(&place.key, revision)).await
+            }
+        };
         let written = Written { revision, stored_at: self.note_time(0) };
         Event::Written { ticket, result: result.map(|()| written).map_err(|error| WriteError::from(&error)) }
     }
@@ -291,6 +319,9 @@ impl Broker {
     /// One value from the one place that knows. A value that cannot be read is an error, never an absence.
     async fn fetch(&self, key: &Key) -> Result<Option<Entry>, ReadError> {
         let place = place_of(key);
+        if *key == Key::Lease {
+            return self.ask(&place.key, self.election.read()).await.map_err(|_| ReadError);
+        }
         let found = self.ask(&place.key, self.bucket(place.bucket).get(&place.key)).await;
         let Some(entry) = found.map_err(|_| ReadError)? else { return Ok(None) };
         match self.codec.decode(key, &entry.value) {

@@ -18,10 +18,10 @@ use super::metrics::Metrics;
 use super::partitions::{self, BadPartitions, PartitionSource};
 use super::subjects::Subjects;
 use super::worker::Shell;
-use crate::backend::{self, Backend, Settings};
+use crate::backend::{self, Backend, Election, Settings};
 use crate::core::planner::Strategy;
 use crate::core::types::{Pod, Version};
-use crate::core::{BadConfig, Config, Stopwatch, WorkerState};
+use crate::core::{BadConfig, Config, Stopwatch, Tenure, WorkerState};
 use crate::names;
 
 /// Why a worker was not started.
@@ -61,6 +61,7 @@ pub struct Builder {
     pod: Pod,
     metrics: Metrics,
     doorbells: DoorbellConfig,
+    election: Option<Arc<dyn Election>>,
 }
 
 impl Builder {
@@ -77,6 +78,7 @@ impl Builder {
             pod: Pod { name: "worker".into(), uid: uid.into() },
             metrics: Metrics::default(),
             doorbells: DoorbellConfig::default(),
+            election: None,
         }
     }
 
@@ -137,6 +139,14 @@ impl Builder {
         self
     }
 
+    /// Who grants leaderships, if not the backend itself. One that ends leases by itself
+    /// ([`Tenure::Term`]) says how long they last, whatever [`Config::lease_term`] is.
+    #[must_use]
+    pub fn election(mut self, election: impl Election + 'static) -> Self {
+        self.election = Some(Arc::new(election));
+        self
+    }
+
     /// Where to count. With metrics of its own an application can show them before the worker is started, and count
     /// [what failed until then](Metrics::initialization_failed).
     #[must_use]
@@ -154,7 +164,13 @@ impl Builder {
     }
 
     /// Opens buckets and logs, reads the partitions, and starts the worker. It finds its id by itself from here on.
-    pub async fn start(self) -> Result<Cluster, StartError> {
+    pub async fn start(mut self) -> Result<Cluster, StartError> {
+        if let Some(election) = &self.election {
+            self.config.tenure = election.tenure();
+            if let Tenure::Term(term) = self.config.tenure {
+                self.config.lease_term = term;
+            }
+        }
         self.config.validate()?;
         names::check(&self.pod.uid).map_err(StartError::Pod)?;
         match (self.config.log, &self.handler) {
@@ -163,10 +179,10 @@ impl Builder {
             _ => {}
         }
         let partitions = partitions::load(&*self.partitions).await?;
-        let Self { backend, settings, subjects, metrics, doorbells, mut config, .. } = self;
+        let Self { backend, settings, subjects, metrics, doorbells, election, mut config, .. } = self;
         config.stopwatch = Stopwatch(clock::now);
         let hooks = Queue::start(self.hooks, metrics.clone());
-        let broker = Broker::open(backend, settings, subjects, config.log, hooks.clone()).await?;
+        let broker = Broker::open(backend, settings, subjects, config.log, election, hooks.clone()).await?;
         let broker = Arc::new(broker);
         let (commands, orders) = mpsc::unbounded_channel();
         let gate = Gate::closed();

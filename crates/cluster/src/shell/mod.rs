@@ -11,6 +11,7 @@ mod gate;
 mod handle;
 mod handler;
 mod hooks;
+mod leases;
 mod log;
 mod metrics;
 mod partitions;

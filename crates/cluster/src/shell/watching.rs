@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::broker::Broker;
 use super::problem::Problem;
-use crate::backend::{self, WatchEvent};
+use crate::backend::{self, Error, LeaseEvent, WatchEvent};
 use crate::codec::{Bucket, PartsWanted, Stored, key_at};
 use crate::core::Event;
-use crate::core::types::Key;
+use crate::core::types::{Entry, Key};
 
 /// The buckets that are watched.
 pub(super) const WATCHED: [Bucket; 4] =
@@ -43,34 +44,72 @@ impl Watching {
     /// Goes on until nobody listens.
     pub(super) async fn run(self) {
         while !self.signals.is_closed() {
-            match self.broker.bucket(self.bucket).watch().await {
-                Ok(watch) => self.follow(watch).await,
-                Err(error) => self.broker.hooks.report(Problem::Backend(error)),
+            let ended = match self.bucket {
+                Bucket::Election => self.follow_election().await,
+                bucket => self.follow(bucket).await,
+            };
+            if let Err(error) = ended {
+                self.broker.hooks.report(Problem::Backend(error));
             }
             tokio::time::sleep(AGAIN).await;
         }
     }
 
-    async fn follow(&self, mut watch: backend::Watch) {
+    async fn follow_election(&self) -> Result<(), Error> {
+        let election = &self.broker.election;
+        let watch = election.watch().await;
+        if watch.is_err() && election.grantor_is_apart() {
+            // Ids and partitions are the broker's matter: whoever grants leases may be away meanwhile.
+            self.signal(Signal::Current(Bucket::Election));
+        }
+        let (mut watch, mut retained) = (watch?, true);
+        while let Some(event) = watch.next().await {
+            match event {
+                Ok(LeaseEvent::Current) => {
+                    retained = false;
+                    self.signal(Signal::Current(Bucket::Election));
+                }
+                Ok(LeaseEvent::Resumed { replaced }) => {
+                    retained = true;
+                    self.signal(resumed(Bucket::Election, replaced));
+                }
+                Ok(LeaseEvent::Vacant) => self.lease(None, retained),
+                Ok(LeaseEvent::Held(lease)) => match election.note(&lease) {
+                    Ok(entry) => self.lease(Some(entry), retained),
+                    Err(error) => self.broker.hooks.report(Problem::Backend(error)),
+                },
+                Err(error) => self.broker.hooks.report(Problem::Backend(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn lease(&self, entry: Option<Entry>, retained: bool) {
+        self.signal(Signal::Event(Event::Watched { key: Key::Lease, entry, retained }));
+    }
+
+    async fn follow(&self, bucket: Bucket) -> Result<(), Error> {
+        let mut watch = self.broker.bucket(bucket).watch().await?;
         let mut retained = true;
         while let Some(event) = watch.next().await {
             match event {
                 WatchEvent::Put(entry) => self.told(&entry, retained).await,
                 WatchEvent::Delete { key, .. } => {
-                    if let Some(key) = key_at(self.bucket, &key) {
+                    if let Some(key) = key_at(bucket, &key) {
                         self.signal(Signal::Event(Event::Watched { key, entry: None, retained }));
                     }
                 }
                 WatchEvent::Current => {
                     retained = false;
-                    self.signal(Signal::Current(self.bucket));
+                    self.signal(Signal::Current(bucket));
                 }
                 WatchEvent::Resumed { replaced } => {
                     retained = true;
-                    self.signal(if replaced { Signal::Replaced(self.bucket) } else { Signal::Resumed });
+                    self.signal(resumed(bucket, replaced));
                 }
             }
         }
+        Ok(())
     }
 
     async fn told(&self, entry: &backend::Entry, retained: bool) {
@@ -134,4 +173,8 @@ impl Watching {
         // Nobody listens any more when a worker has ended.
         let _ = self.signals.send(signal);
     }
+}
+
+fn resumed(bucket: Bucket, replaced: bool) -> Signal {
+    if replaced { Signal::Replaced(bucket) } else { Signal::Resumed }
 }

@@ -15,7 +15,7 @@ use phalanx_cluster::core::types::{
 };
 use phalanx_cluster::core::{
     Condition, Config, Effect, Event, Guard, Notice, Outcome, Page, Purpose, ReadError, Subjects, Survey,
-    Ticket, Worker, WorkerState, WriteError,
+    Tenure, Ticket, Worker, WorkerState, WriteError,
 };
 
 use crate::HashMap;
@@ -154,6 +154,8 @@ pub(crate) enum Happening {
     Wake(ProcessId),
     /// A message that is being processed goes on.
     Step(ProcessId, u32, Ticket, Step),
+    /// A term after a lease was granted or renewed.
+    TermOver(Revision),
     /// Results reach the store, from whomever they come.
     Rows(Box<Results>),
     /// A chamber ends a run.
@@ -172,6 +174,8 @@ pub struct World {
     log: Log,
     store: Store,
     store_away_until: Time,
+    /// Until then whoever grants leases answers nobody; every lease gets a full term from then on.
+    grantor_away_until: Time,
     /// Until then writes to the store get stuck, and land later.
     store_late_until: Time,
     store_lag: Duration,
@@ -229,6 +233,7 @@ impl World {
             log: Log::new(1, setup.retention),
             store: Store::new(rules),
             store_away_until: Time::ZERO,
+            grantor_away_until: Time::ZERO,
             store_late_until: Time::ZERO,
             store_lag: Duration::ZERO,
             strategy: 0,
@@ -384,6 +389,7 @@ impl World {
                 }
             }
             Happening::Step(process, chamber, ticket, step) => self.step(process, chamber, ticket, step),
+            Happening::TermOver(revision) => self.term_over(revision),
             Happening::Rows(results) => self.store_rows(&results),
             Happening::Planned(made, planned) => {
                 if made > self.forgone || self.forgone.is_zero() {

@@ -122,6 +122,16 @@ impl World {
         }
     }
 
+    /// A process does not reach whoever grants leases; it reaches the broker.
+    pub fn cut_from_grantor(&mut self, process: ProcessId, until: Time) {
+        self.processes[process.index()].cut_from_grantor = until;
+    }
+
+    /// Whoever grants leases is away for everybody, as while its replicas elect another leader of their own.
+    pub fn grantor_fails_over(&mut self, until: Time) {
+        self.grantor_away_until = until;
+    }
+
     /// Answers to a process take this much longer; after two seconds nobody waits for them.
     pub fn slow_down(&mut self, process: ProcessId, by: Duration) {
         let now = self.now;

@@ -13,6 +13,11 @@ impl World {
             self.later(TIMEOUT, Happening::Arrival(process, unanswered(&effect)));
             return;
         }
+        let away = self.grantor_away_until.max(target.cut_from_grantor) > now;
+        if away && key_of(&effect) == Some(&Key::Lease) {
+            self.later(TIMEOUT, Happening::Arrival(process, unanswered(&effect)));
+            return;
+        }
         let cut = target.cut_out.saturating_sub(now);
         if let Some((purpose, after)) = target.repeats
             && purpose_of(&effect) == Some(purpose)
@@ -202,8 +207,25 @@ impl World {
             (Value::Map(is), _) => self.note_publication(is),
             _ => {}
         }
+        if let (Key::Lease, Tenure::Term(term), Ok(written)) = (key, self.setup.config.tenure, result) {
+            self.later(term, Happening::TermOver(written.revision));
+        }
         self.tell_watchers(key);
         result
+    }
+
+    /// Whoever grants leases ends one that was not renewed for its term.
+    pub(super) fn term_over(&mut self, revision: Revision) {
+        let Tenure::Term(term) = self.setup.config.tenure else { return };
+        if self.broker.get(&Key::Lease).is_none_or(|entry| entry.revision != revision) {
+            return;
+        }
+        let (now, full) = (self.now, self.grantor_away_until + term);
+        if self.grantor_away_until > Time::ZERO && now < full {
+            self.later(full - now, Happening::TermOver(revision));
+        } else {
+            self.lose(&Key::Lease);
+        }
     }
 
     pub(super) fn tell_watchers(&mut self, key: &Key) {
@@ -223,7 +245,7 @@ impl World {
             if *key == Key::Map && std::mem::take(&mut target.drops_map) {
                 continue;
             }
-            let late = target.cut_in.saturating_sub(now) + target.watch_delay;
+            let late = target.deaf_until(bucket).saturating_sub(now) + target.watch_delay;
             let event = Event::Watched { key: key.clone(), entry: entry.clone(), retained: false };
             let before = target.held_back.iter().filter(|(_, of, _)| *of == bucket).map(|(at, ..)| *at).max();
             let at = before.unwrap_or_default().max(now + late + LATENCY);
@@ -261,6 +283,14 @@ impl World {
 /// Whether a request changes something at the broker.
 fn writes(effect: &Effect) -> bool {
     matches!(effect, Effect::Write { .. } | Effect::Delete { .. } | Effect::PublishDead { .. })
+}
+
+/// What a request is about, if that is one key.
+fn key_of(effect: &Effect) -> Option<&Key> {
+    match effect {
+        Effect::Write { key, .. } | Effect::Delete { key, .. } | Effect::Read { key, .. } => Some(key),
+        _ => None,
+    }
 }
 
 /// What a write or a removal is for.

@@ -72,11 +72,8 @@ macro_rules! backend_conformance {
             log::the_doorbell_rings_for_its_subject,
             log::a_log_made_anew_has_another_identity,
             log::a_removed_log_is_named,
-            election::a_lease_is_taken_renewed_and_taken_over_with_growing_epochs,
-            election::an_epoch_survives_a_resignation,
-            election::of_ten_candidates_one_wins,
-            election::an_epoch_is_not_below_what_the_candidate_asks_for,
         }
+        $crate::election_conformance! { $fixture }
     };
     (@each $fixture:expr; $($module:ident :: $fact:ident),* $(,)?) => {
         $(
@@ -126,7 +123,7 @@ fn unique(base: &str) -> String {
     format!("{base}-{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-async fn bucket(fixture: &dyn Fixture) -> Arc<dyn Kv> {
+async fn bucket(fixture: &(impl Fixture + ?Sized)) -> Arc<dyn Kv> {
     open(fixture, BucketConfig::new(unique("bucket"))).await
 }
 
@@ -134,7 +131,7 @@ async fn bucket_with_ttl(fixture: &dyn Fixture, ttl: Duration) -> Arc<dyn Kv> {
     open(fixture, BucketConfig { ttl: Some(ttl), ..BucketConfig::new(unique("bucket")) }).await
 }
 
-async fn open(fixture: &dyn Fixture, config: BucketConfig) -> Arc<dyn Kv> {
+async fn open(fixture: &(impl Fixture + ?Sized), config: BucketConfig) -> Arc<dyn Kv> {
     fixture.backend().bucket(&config).await.expect("a bucket")
 }
 

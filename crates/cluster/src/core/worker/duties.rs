@@ -233,7 +233,7 @@ impl Worker {
             drain,
             fence,
             behind,
-            self.election.renew_at(),
+            self.election.next_deadline(),
             controller,
             self.next_silence(now),
             self.next_patience(now),

@@ -218,6 +218,8 @@ impl Worker {
         self.clock.advance(now);
         // Whatever the event says: a worker that has slept through its fence does nothing before it knows that.
         self.mind_the_fence(now, out);
+        let outcome = self.election.tick(now);
+        self.election_came_to(now, outcome, out);
         let scope = self.note(now, event, out);
         if self.leaving == Some(Leaving::Done) {
             self.deadline = None;

@@ -1,0 +1,94 @@
+//! What the core says about the lease, in the words of an election.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::backend::{Election, Error, Lease, LeaseWatch};
+use crate::codec::{holder_of, holder_text};
+use crate::core::types::{self, Entry, Epoch, Revision, Value};
+use crate::core::{Condition, Tenure, Written};
+
+/// The core speaks only of what it was told last: nobody asks for a lease from before these.
+const REMEMBERED: usize = 8;
+
+/// The election, and the leases it has shown: the core names them by their revisions.
+pub(super) struct Leases {
+    election: Arc<dyn Election>,
+    shown: Mutex<VecDeque<Lease>>,
+}
+
+impl Leases {
+    pub(super) fn new(election: Arc<dyn Election>) -> Self {
+        Self { election, shown: Mutex::default() }
+    }
+
+    /// Whether leases are granted by somebody who may be away while the broker is there.
+    pub(super) fn grantor_is_apart(&self) -> bool {
+        matches!(self.election.tenure(), Tenure::Term(_))
+    }
+
+    pub(super) async fn watch(&self) -> Result<LeaseWatch, Error> {
+        self.election.watch().await
+    }
+
+    /// Carries out a write of the lease.
+    pub(super) async fn write(&self, wanted: &types::Lease, condition: Condition) -> Result<Written, Error> {
+        let lease = match (condition, wanted.renewals) {
+            (Condition::Revision(revision), 1..) => self.election.renew(&self.shown(revision)?).await?,
+            (condition, _) => {
+                let from = match condition {
+                    Condition::Revision(revision) => Some(self.shown(revision)?),
+                    Condition::Absent | Condition::None => None,
+                };
+                self.election.take(&holder_text(wanted.holder), from.as_ref(), wanted.epoch.0).await?
+            }
+        };
+        let entry = self.note(&lease)?;
+        if lease.epoch == wanted.epoch.0 && lease.renewals == wanted.renewals {
+            return Ok(Written { revision: entry.revision, stored_at: 0 });
+        }
+        // It is ours, and not what was asked for: whoever asked reads it.
+        Err(Error::conflict(
+            format!("lease of {} with epoch {}", lease.holder, wanted.epoch.0),
+            Some(entry.revision),
+        ))
+    }
+
+    /// Gives exactly that lease back.
+    pub(super) async fn resign(&self, revision: Revision) -> Result<(), Error> {
+        self.election.resign(&self.shown(revision)?).await
+    }
+
+    /// The lease that holds, from the one place that knows.
+    pub(super) async fn read(&self) -> Result<Option<Entry>, Error> {
+        let lease = self.election.current().await?;
+        lease.map(|lease| self.note(&lease)).transpose()
+    }
+
+    /// Remembers a lease, and says it in the core's words.
+    pub(super) fn note(&self, lease: &Lease) -> Result<Entry, Error> {
+        let holder = holder_of(&lease.holder)
+            .map_err(|reason| Error::invalid(format!("lease with epoch {}", lease.epoch), reason))?;
+        let mut shown = self.lock();
+        shown.retain(|known| known.revision != lease.revision);
+        shown.push_front(lease.clone());
+        shown.truncate(REMEMBERED);
+        let value = types::Lease { holder, epoch: Epoch(lease.epoch), renewals: lease.renewals };
+        Ok(Entry { value: Value::Lease(value), revision: lease.revision, stored_at: 0 })
+    }
+
+    fn shown(&self, revision: Revision) -> Result<Lease, Error> {
+        let shown = self.lock();
+        #[cfg(feature = "mutants")]
+        if revision == Revision::ANY {
+            // A test that takes the rule out: whatever is there.
+            return shown.front().cloned().ok_or_else(|| Error::conflict("lease", None));
+        }
+        let found = shown.iter().find(|lease| lease.revision == revision);
+        found.cloned().ok_or_else(|| Error::conflict(format!("lease of revision {}", revision.0), None))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Lease>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
