@@ -37,6 +37,7 @@ variables! {
     nats_kv_cursors, "NATS_KV_CURSORS", "chamber-cursors", "Bucket of cursors";
     nats_kv_election, "NATS_KV_ELECTION", "defender-election", "Bucket of the leader's lease";
     nats_stream_dead_letters, "NATS_STREAM_DEAD_LETTERS", "dc-dead-letters", "Stream of dead letters";
+    nats_stream_alarms, "NATS_STREAM_ALARMS", "dc-alarms", "Stream of alarms";
     nats_replicas, "NATS_REPLICAS", "1", "How many NATS servers keep each bucket and stream: 1 or 3";
     nats_user, "NATS_USER", "", "User at NATS";
     nats_password, "NATS_PASSWORD", "", "Password at NATS", hide_env_values;

@@ -192,6 +192,16 @@ impl Defender {
                 }
             }
         });
+        beside.spawn({
+            let (handle, ttl) = ((*cluster).clone(), options.weight_cache_ttl);
+            async move {
+                // What was changed in the store without a word is seen when the weights are too old to be kept.
+                loop {
+                    tokio::time::sleep(ttl).await;
+                    drop(handle.refresh_partitions().await);
+                }
+            }
+        });
         if let Some(file) = options.strategy_file {
             let (inside, pipeline, strategy) = (inside.clone(), pipeline.clone(), strategy.clone());
             beside.spawn(async move { inside.follow(file, &strategy, pipeline.metrics()).await });
