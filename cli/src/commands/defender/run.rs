@@ -14,6 +14,7 @@ use phalanx_service::{Server, Token};
 use super::plan::Plan;
 use crate::connect::{self, Meeting, Shelf, Trouble};
 use crate::data_folder::DataFolder;
+use crate::settings::election::Grantor;
 use crate::settings::places::Coordination;
 use crate::signals::Stop;
 
@@ -104,7 +105,8 @@ async fn start(
 async fn attempt(plan: &Plan, strategy: &Arc<Holder>, api: &Api) -> Result<Started, Trouble> {
     let (meeting, charts) = connect::connect(&plan.places).await?;
     let observer = Arc::new(api.clone());
-    let options = Options { strategy_file: Some(plan.strategy.clone()), ..plan.options.clone() };
+    let election = plan.grantor.as_ref().map(Grantor::election).transpose().map_err(Trouble::Refused)?;
+    let options = Options { strategy_file: Some(plan.strategy.clone()), election, ..plan.options.clone() };
     let defender =
         Defender::start(meeting.backend(), charts.store(), strategy.clone(), observer, options).await;
     match defender {
