@@ -118,6 +118,20 @@ fn runs_handed_to_a_collector_are_processed_by_the_fleet_and_nothing_comes_in_wi
 }
 
 #[test]
+fn a_consistency_that_the_servers_cannot_give_is_waited_for_and_said() {
+    let fleet = fleet();
+    let mut command = fleet.ground.phalanx();
+    command.args(["collector", "--http-addr", "127.0.0.1:0"]).env("CASSANDRA_CONSISTENCY", "THREE");
+    let mut waits = fleet.ground.start("waits", command);
+    let ready = within(30, "it says what it waits for", || {
+        let ready = waits.get("/health/ready");
+        ready["waitsFor"].is_string().then_some(ready)
+    });
+    assert!(ready["waitsFor"].as_str().unwrap().contains("consistency level THREE"), "{ready}");
+    waits.leave();
+}
+
+#[test]
 fn ingest_and_import_reach_the_fleet_without_a_defender_being_named() {
     let fleet = fleet();
     let folder = fleet.ground.folder.path().to_owned();

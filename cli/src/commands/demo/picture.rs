@@ -100,7 +100,8 @@ impl Picture {
     /// Draws a frame, and says what is left within it.
     fn panel(&self, frame: &mut Frame<'_>, area: Rect, title: &str, borders: Borders) -> Rect {
         let block = Block::new().borders(borders).border_style(self.style(Paint::Faint));
-        let block = block.title(Span::styled(title.to_owned(), self.style(Paint::Bold)));
+        let style = self.style(Paint::Bold).fg(Color::Reset);
+        let block = block.title(Span::styled(title.to_owned(), style));
         let inner = block.inner(area);
         frame.render_widget(block, area);
         inner
