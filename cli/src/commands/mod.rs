@@ -9,6 +9,8 @@ mod completions;
 mod defender;
 mod demo;
 mod dlq;
+mod election;
+mod election_agent;
 mod etl;
 mod fsm;
 mod ingest;
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     #[command(name = "collector")]
     Collector(collector::CollectorCommand),
     Demo(demo::Demo),
+    Election(election::Election),
+    ElectionAgent(Box<election_agent::ElectionAgent>),
     Etl(etl::Etl),
     Fsm(fsm::Fsm),
     Ingest(ingest::Ingest),
@@ -70,6 +74,8 @@ impl Command {
             Self::Scale(scale) => scale.run(),
             Self::Collector(collector) => collector.run(),
             Self::Demo(demo) => demo.run(),
+            Self::Election(election) => election.run(),
+            Self::ElectionAgent(agent) => agent.run(),
             Self::Etl(etl) => etl.run(),
             Self::Fsm(fsm) => fsm.run(),
             Self::Ingest(ingest) => ingest.run(),

@@ -5,6 +5,7 @@
 //! - [`cassandra`]: one real Cassandra for a test run, with a keyspace for each test;
 //! - [`provision`]: how the servers get onto this machine, with [`provision::Error`]s that say what is missing;
 //! - [`process`]: child processes that never outlive the test run;
+//! - [`proxy`]: links between processes that can be cut, each direction on its own;
 //! - [`machine`]: compares a state machine with a table written out a second time;
 //! - [`measure`]: how benchmarks take time;
 //! - [`shared()`]: reference data kept beside the project, where it is present.
@@ -16,6 +17,7 @@ pub mod nats;
 mod net;
 pub mod process;
 pub mod provision;
+pub mod proxy;
 mod scratch;
 mod shared;
 

@@ -1,0 +1,217 @@
+//! The Election Agent as three real processes with data on disk.
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
+
+mod election_set;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use election_set::{Set, TERM, take, within};
+use phalanx_election::client::{Acquired, Candidacy, Client, Error, Held};
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leadership_is_taken_kept_and_given_back_at_any_node() {
+    let set = Set::start(3).await;
+    let mut last = 0;
+    for id in [1, 2, 3] {
+        let client = set.client_of(&[id]);
+        let held = take(&client, "fab-1", &format!("defender-{id}"), LONG).await;
+        assert!(held.epoch > last, "{held:?}");
+        last = held.epoch;
+        for other in [1, 2, 3] {
+            let seen = set.client_of(&[other]).leader("fab-1").await.unwrap();
+            assert_eq!((&*seen.leader, seen.epoch), (&*held.leader, held.epoch), "asked at node {other}");
+            let rival = Candidacy::new("fab-1", "rival", LONG);
+            let answer = set.client_of(&[other]).acquire(&rival).await.unwrap();
+            assert!(matches!(answer, Acquired::Other(leads) if leads.leader == held.leader));
+        }
+        let renewed = set.client_of(&[id % 3 + 1]).renew(&held).await.unwrap();
+        assert_eq!((renewed.epoch, renewed.renewals), (held.epoch, 1));
+        assert!(renewed.revision > held.revision && renewed.left() > LONG / 2);
+        client.release(&renewed).await.unwrap();
+        assert!(matches!(client.renew(&renewed).await, Err(Error::Ended(_))));
+        assert_eq!(client.leader("fab-1").await.unwrap().leader, "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_at_any_node_tells_grants_and_ends_and_terms_that_run_out() {
+    let set = Set::start(3).await;
+    let client = set.client();
+    let mut watches = Vec::new();
+    for id in [1, 2, 3] {
+        watches.push(set.client_of(&[id]).watch("fab-1").await.unwrap());
+    }
+    let held = take(&client, "fab-1", "a", LONG).await;
+    client.release(&held).await.unwrap();
+    let short = take(&client, "fab-1", "b", TERM).await;
+    let sent = Instant::now();
+    for watch in &mut watches {
+        let mut told = Vec::new();
+        while told.last() != Some(&(String::new(), short.epoch)) {
+            let event = tokio::time::timeout(LONG, watch.message()).await.expect("in time").unwrap();
+            let event = event.expect("it goes on");
+            told.push((event.leader, event.epoch));
+        }
+        assert_eq!(told[0], (String::new(), 0), "how it was");
+        assert!(told.windows(2).all(|pair| pair[0].1 <= pair[1].1), "epochs only grow: {told:?}");
+        assert!(told.contains(&("b".to_owned(), short.epoch)), "{told:?}");
+    }
+    assert!(short.is_over(), "whoever held it knew so before");
+    println!("measured: a term of {TERM:?} was told to be over {:?} after it was granted", sent.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_fifty_candidates_at_once_one_wins() {
+    let set = Arc::new(Set::start(3).await);
+    let candidates = (0..50).map(|number| {
+        let client = set.client_of(&[number % 3 + 1]);
+        tokio::spawn(async move {
+            client.acquire(&Candidacy::new("fab-1", format!("candidate-{number}"), LONG)).await.unwrap()
+        })
+    });
+    let mut winners = Vec::new();
+    let mut leaders = Vec::new();
+    for candidate in candidates.collect::<Vec<_>>() {
+        match candidate.await.unwrap() {
+            Acquired::Leads(held) => winners.push(held.leader),
+            Acquired::Other(other) => leaders.push(other.leader),
+        }
+    }
+    assert_eq!(winners.len(), 1);
+    assert!(leaders.iter().all(|leader| *leader == winners[0]), "{leaders:?}");
+}
+
+/// Somebody who holds an election and renews it, and notes when it may act.
+async fn hold(client: Client, mut held: Held, stop: Arc<AtomicBool>) -> (Held, Duration) {
+    let mut longest = Duration::ZERO;
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        match client.renew(&held).await {
+            Ok(renewed) => held = renewed,
+            Err(Error::Unknown(_) | Error::NotDone(_)) => {}
+            Err(error) => panic!("{held:?} was lost: {error}"),
+        }
+        longest = longest.max(start.elapsed());
+        assert!(!held.is_over(), "{held:?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    (held, longest)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_leaderships_survive_a_kill_of_the_raft_leader_and_nobody_else_gets_one() {
+    let mut set = Set::start(3).await;
+    let client = set.client();
+    let stop = Arc::new(AtomicBool::new(false));
+    let ttl = Duration::from_secs(5);
+    let mut holders = Vec::new();
+    for number in 0..100 {
+        let held = take(&client, &format!("election-{number}"), &format!("holder-{number}"), ttl).await;
+        holders.push(tokio::spawn(hold(client.clone(), held, stop.clone())));
+    }
+    // Whoever tries to get one of them must fail all the time.
+    let rivals = (0..100).map(|number| {
+        let (client, stop) = (client.clone(), stop.clone());
+        tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let candidacy = Candidacy::new(format!("election-{number}"), "rival", ttl);
+                match client.acquire(&candidacy).await {
+                    Ok(Acquired::Leads(held)) => panic!("two hold election-{number}: {held:?}"),
+                    Ok(Acquired::Other(_)) | Err(Error::Unknown(_) | Error::NotDone(_)) => {}
+                    Err(error) => panic!("{error}"),
+                }
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+        })
+    });
+    let rivals: Vec<_> = rivals.collect();
+    let leader = set.leader().await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    set.kill(leader);
+    let killed = Instant::now();
+    let others: Vec<u64> = set.nodes.keys().copied().collect();
+    let probe = set.client_of(&others);
+    let fresh = take(&probe, "after-the-kill", "somebody", LONG).await;
+    let served = killed.elapsed();
+    assert_eq!(fresh.epoch, 1);
+    // Longer than a term, so that whatever is not renewed would have ended.
+    tokio::time::sleep(ttl + Duration::from_secs(1)).await;
+    set.start_node(leader, &[]);
+    set.leader().await;
+    stop.store(true, Ordering::Relaxed);
+    let mut longest = Duration::ZERO;
+    for holder in holders {
+        let (held, took) = holder.await.unwrap();
+        longest = longest.max(took);
+        assert_eq!(held.epoch, 1, "{held:?}");
+    }
+    for rival in rivals {
+        rival.await.unwrap();
+    }
+    println!(
+        "measured: granted again {served:?} after kill -9 of the Raft leader; the slowest of all renewals took {longest:?}"
+    );
+    assert!(served < Duration::from_secs(3), "fail-over took {served:?}, promised are 2 s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn epochs_and_leases_survive_a_restart_of_all_nodes_from_disk() {
+    let mut set = Set::start(3).await;
+    let client = set.client();
+    let mut epochs = BTreeMap::new();
+    for round in 0..3 {
+        for number in 0..5 {
+            let election = format!("election-{number}");
+            let held = take(&client, &election, &format!("holder-{round}"), LONG).await;
+            epochs.insert(election, held.epoch);
+            if round < 2 {
+                client.release(&held).await.unwrap();
+            }
+        }
+    }
+    let kept = take(&client, "kept", "holder", LONG).await;
+    for id in [1, 2, 3] {
+        set.kill(id);
+    }
+    for id in [1, 2, 3] {
+        set.start_node(id, &[]);
+    }
+    set.leader().await;
+    let client = set.client();
+    for (election, epoch) in &epochs {
+        let seen = client.leader(election).await.unwrap();
+        assert_eq!((&*seen.leader, seen.epoch), ("holder-2", *epoch), "{election}");
+    }
+    let renewed = client.renew(&kept).await.unwrap();
+    assert_eq!(renewed.epoch, kept.epoch);
+    client.release(&renewed).await.unwrap();
+    assert_eq!(take(&client, "kept", "another", LONG).await.epoch, kept.epoch + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_an_emptied_folder_comes_back_with_the_same_command_and_catches_up() {
+    let mut set = Set::start(3).await;
+    let client = set.client();
+    let held = take(&client, "fab-1", "a", LONG).await;
+    let leader = set.leader().await;
+    let lost = leader % 3 + 1;
+    set.kill(lost);
+    std::fs::remove_dir_all(set.data_dir(lost)).unwrap();
+    set.start_node(lost, &[]);
+    within("the node to vote again", LONG, async || {
+        let status = set.client_of(&[lost]).status().await.pop()?.1.ok()?;
+        let votes = status.members.iter().any(|member| member.node_id == lost && member.voter);
+        (votes && status.leases == 1).then_some(())
+    })
+    .await;
+    // Its vote counts: with another node gone, the two that remain are a majority.
+    let other = [1, 2, 3].into_iter().find(|id| *id != lost && *id != leader).unwrap();
+    set.kill(other);
+    let renewed = set.client_of(&[lost]).renew(&held).await.unwrap();
+    assert_eq!(renewed.epoch, held.epoch);
+}

@@ -1,0 +1,113 @@
+//! Certificates and tokens on real connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use phalanx_election::agent::{Agent, Config};
+use phalanx_election::client::{Acquired, Candidacy, Client, Error};
+use phalanx_election::node;
+use phalanx_election::security::{Security, Tls};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+
+const TTL: Duration = Duration::from_secs(10);
+
+/// Somebody who vouches for others.
+struct Authority {
+    pem: Vec<u8>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).expect("a certificate").pem().into_bytes();
+        Self { pem, issuer: Issuer::new(params, key) }
+    }
+
+    fn vouch(&self) -> (Vec<u8>, Vec<u8>) {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("parameters");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        (certificate.pem().into_bytes(), key.serialize_pem().into_bytes())
+    }
+}
+
+async fn start(security: &Security) -> (Agent, TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = Config {
+        grpc_addr: "127.0.0.1:0".to_owned(),
+        http_addr: "127.0.0.1:0".to_owned(),
+        node: node::Config {
+            id: 1,
+            data_dir: folder.path().to_owned(),
+            peers: [].into(),
+            join: Vec::new(),
+            advertise: String::new(),
+            security: security.clone(),
+            log: Arc::new(|_| {}),
+        },
+    };
+    let agent = Agent::start(config).await.expect("an agent");
+    let address = agent.grpc_addr().to_string();
+    (agent, folder, address)
+}
+
+async fn acquire(address: &str, security: &Security) -> Result<Acquired, Error> {
+    let client = Client::new(&[address.to_owned()], security).expect("a client");
+    client.acquire(&Candidacy::new("fab-1", "anna", TTL)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_who_bears_the_token_is_answered() {
+    let with = |token: &str| Security { token: Some(token.to_owned()), tls: None };
+    let (_agent, _folder, address) = start(&with("secret")).await;
+    assert!(matches!(acquire(&address, &with("secret")).await, Ok(Acquired::Leads(_))));
+    for wrong in [Security::default(), with("other")] {
+        let answer = acquire(&address, &wrong).await;
+        assert!(matches!(&answer, Err(Error::Refused(why)) if why.contains("token")), "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_mutual_tls_only_those_are_heard_whom_the_authority_vouches_for() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let of = |ca: &Authority, who: Option<&Authority>, mutual: bool| Security {
+        token: None,
+        tls: Some(Tls { ca: Some(ca.pem.clone()), identity: who.map(Authority::vouch), mutual }),
+    };
+    let (_agent, _folder, address) = start(&of(&authority, Some(&authority), true)).await;
+    let answer = acquire(&address, &of(&authority, Some(&authority), false)).await;
+    assert!(matches!(answer, Ok(Acquired::Leads(_))), "{answer:?}");
+    for wrong in [
+        of(&authority, None, false),
+        of(&authority, Some(&stranger), false),
+        of(&stranger, Some(&authority), false),
+        Security::default(),
+    ] {
+        assert!(acquire(&address, &wrong).await.is_err());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_that_cannot_be_used_are_refused_at_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tls = Tls { ca: None, identity: Some((b"nothing".to_vec(), b"nothing".to_vec())), mutual: false };
+    let config = Config {
+        grpc_addr: "127.0.0.1:0".to_owned(),
+        http_addr: "127.0.0.1:0".to_owned(),
+        node: node::Config {
+            id: 1,
+            data_dir: folder.path().to_owned(),
+            peers: [].into(),
+            join: Vec::new(),
+            advertise: String::new(),
+            security: Security { token: None, tls: Some(tls) },
+            log: Arc::new(|_| {}),
+        },
+    };
+    let refused = Agent::start(config).await.err().expect("refused").to_string();
+    assert!(refused.starts_with("the certificates cannot be used"), "{refused}");
+}
