@@ -92,11 +92,12 @@ fn runs_handed_to_a_collector_are_processed_by_the_fleet_and_nothing_comes_in_wi
     assert_eq!(report["alarms"][0]["indicator"], "rf-power", "{report}");
     assert_eq!(good("run-2", &csv(560)).1["duplicate"], true);
     // As JSON, and what is no run at all.
-    let traces = json!({ "time": [0, 1_000_000], "traces": { "RF_POWER": [500, 502] } }).to_string();
+    let traces =
+        json!({ "time": [0, 20_000_000, 40_000_000], "traces": { "RF_POWER": [0, 500, 502] } }).to_string();
     assert_eq!(post(&collector, &query("run-3"), Some(TOKEN), "application/json", &traces).0, 202);
     let report = fleet.outcome("etch-01", "A", "run-3");
-    let power = report["points"].as_array().unwrap().iter().find(|point| point["chart"] == "rf-power");
-    assert_eq!(power.unwrap()["value"], 501.0, "{report}");
+    let point = report["points"].as_array().unwrap().iter().find(|point| point["chart"] == "rf-power");
+    assert_eq!(point.unwrap()["value"], 501.0, "{report}");
     let (status, refused) = good("run-4", "no,times\nhere\n");
     assert_eq!(status, 400, "{refused}");
     assert_eq!(
@@ -114,6 +115,20 @@ fn runs_handed_to_a_collector_are_processed_by_the_fleet_and_nothing_comes_in_wi
 
     let closed = fleet.collector("closed", &[]);
     assert_eq!(post(&closed, &query("run-5"), Some(TOKEN), "text/csv", &power).0, 403);
+}
+
+#[test]
+fn a_consistency_that_the_servers_cannot_give_is_waited_for_and_said() {
+    let fleet = fleet();
+    let mut command = fleet.ground.phalanx();
+    command.args(["collector", "--http-addr", "127.0.0.1:0"]).env("CASSANDRA_CONSISTENCY", "THREE");
+    let mut waits = fleet.ground.start("waits", command);
+    let ready = within(30, "it says what it waits for", || {
+        let ready = waits.get("/health/ready");
+        ready["waitsFor"].is_string().then_some(ready)
+    });
+    assert!(ready["waitsFor"].as_str().unwrap().contains("consistency level THREE"), "{ready}");
+    waits.leave();
 }
 
 #[test]

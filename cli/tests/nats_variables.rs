@@ -3,7 +3,6 @@
 
 mod util;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use phalanx_cluster::backend::{Backend as _, BucketConfig, LogConfig, Settings, WatchEvent};
@@ -156,7 +155,7 @@ fn each_window_is_as_long_as_its_own_variable_says() {
     let [servers, others] = [Server::start().unwrap(), Server::start().unwrap()];
     let windows = [("COLD_START_WINDOW_SECONDS", "2"), ("SCALE_WINDOW_SECONDS", "3.5")];
     let older = [("ASSIGNMENT_STABILIZATION_WINDOW_SECONDS", "3"), ("SCALE_WINDOW_SECONDS", "1")];
-    let (ground, other) = (ground(&servers), self::ground(&others));
+    let (ground, other) = (ground(&servers), ground(&others));
     let both = [start(&ground, "newer", &windows), start(&other, "older", &older)];
     let window = |member: &Member, kind: &str| {
         metric(member, &format!("defender_stabilization_window_seconds_sum{{type=\"{kind}\"}}"))
@@ -239,68 +238,66 @@ fn the_lease_is_renewed_at_half_of_its_length() {
     assert!((1.9..3.0).contains(&between), "{between} s from one renewal to the next");
 }
 
+/// The owners of chambers of these weights on two defenders.
+fn planned(weights: &[u64], options: &Options) -> Vec<String> {
+    let names: Vec<String> = (0..weights.len()).map(|n| format!("etch-01:{n}")).collect();
+    let item = |(name, weight)| Item { name, weight, previous: None };
+    let items: Vec<Item<'_>> =
+        names.iter().map(String::as_str).zip(weights.iter().copied()).map(item).collect();
+    let owners = plan(&items, &[0, 1], options, Mode::Planned).owners;
+    owners.iter().map(|id| format!("defender-{id}")).collect()
+}
+
 #[test]
 fn plans_are_made_by_what_the_variables_say() {
-    let weights: Vec<u64> = (0..40).map(|n: u64| 1 + n * n * 37 % 211).collect();
     let usual = Options::default();
     let hashed = Options { strategy: Strategy::ConsistentHash, vnodes: 3, ..usual };
-    let cases: [(&str, Options, &[(&str, &str)]); 3] = [
-        ("hashed", hashed, &[("WEIGHT_REBALANCE_ENABLED", "false"), ("ASSIGNMENT_VNODE_COUNT", "3")]),
-        ("near", Options { threshold: 0.01, ..usual }, &[("WEIGHT_REBALANCE_THRESHOLD", "0.01")]),
+    let near = Options { threshold: 0.01, ..usual };
+    let once = Options { threshold: 0.001, repair_rounds: 0, ..usual };
+    // What is set, what follows from it, and what would follow if one of the variables did not count.
+    type Case<'a> = (&'a [(&'a str, &'a str)], Options, Vec<Options>);
+    let cases: [Case<'_>; 3] = [
         (
-            "once",
-            Options { threshold: 0.001, repair_rounds: 0, ..usual },
+            &[("WEIGHT_REBALANCE_ENABLED", "false"), ("ASSIGNMENT_VNODE_COUNT", "3")],
+            hashed,
+            vec![Options { strategy: usual.strategy, ..hashed }, Options { vnodes: usual.vnodes, ..hashed }],
+        ),
+        (&[("WEIGHT_REBALANCE_THRESHOLD", "0.01")], near, vec![usual]),
+        (
             &[("WEIGHT_REBALANCE_THRESHOLD", "0.001"), ("WEIGHT_REBALANCE_MAX_ITERATIONS", "0")],
+            once,
+            vec![Options { repair_rounds: usual.repair_rounds, ..once }],
         ),
     ];
-    let names: Vec<String> = (0..weights.len()).map(|n| format!("etch-01:{n}")).collect();
-    let item = |(name, weight): (&'_ String, &u64)| (name.clone(), *weight);
-    let items: Vec<(String, u64)> = names.iter().zip(&weights).map(item).collect();
-    let planned = |options: &Options| {
-        let items: Vec<Item<'_>> =
-            items.iter().map(|(name, weight)| Item { name, weight: *weight, previous: None }).collect();
-        plan(&items, &[0, 1], options, Mode::Planned).owners
-    };
-    for (name, options, settings) in cases {
-        // What the other settings would give is another plan, so each of them is seen to count.
-        for without in 0..settings.len() {
-            let fewer = match (name, without) {
-                ("hashed", 0) => Options { strategy: Strategy::Weighted, ..options },
-                ("hashed", _) => Options { vnodes: usual.vnodes, ..options },
-                ("once", 1) => Options { repair_rounds: usual.repair_rounds, ..options },
-                _ => Options { threshold: usual.threshold, ..options },
-            };
-            assert_ne!(
-                planned(&fewer),
-                planned(&options),
-                "{name}: {:?} makes no difference",
-                settings[without]
-            );
-        }
+    // Chambers for which every variable makes a difference.
+    let weights = (1..10_000)
+        .map(|seed: u64| (0..16).map(|n| 1 + (n + seed) * (n + 7) * (seed + 31) % 97).collect::<Vec<u64>>())
+        .find(|weights| {
+            cases.iter().all(|(_, options, others)| {
+                others.iter().all(|other| planned(weights, other) != planned(weights, options))
+            })
+        })
+        .expect("such chambers");
+    for (settings, options, _) in cases {
         let server = Server::start().unwrap();
         let ground = ground(&server);
-        let settings: Vec<(&str, &str)> =
-            settings.iter().copied().chain([("FLEET_SIZE", "2"), ("SCALE_WINDOW_SECONDS", "1")]).collect();
+        let fleet = settings.iter().copied().chain([("FLEET_SIZE", "2"), ("SCALE_WINDOW_SECONDS", "1")]);
+        let fleet: Vec<(&str, &str)> = fleet.collect();
         for name in ["a", "b"] {
             list(&ground, name, &weights);
         }
-        let members = ["a", "b"].map(|name| start(&ground, name, &settings));
+        let members = ["a", "b"].map(|name| start(&ground, name, &fleet));
         let map = within(30, "a map of both", || {
             let map = members[0].get("/api/v1/assignments?all=true");
             (map["chambers"].as_array()?.len() == weights.len()).then_some(map)
         });
-        let owners: BTreeMap<String, String> = map["chambers"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|one| {
-                let text = |name: &str| one[name].as_str().unwrap().to_owned();
-                (format!("{}:{}", text("toolId"), text("chamberId")), text("defenderId"))
-            })
-            .collect();
-        let expected: BTreeMap<String, String> =
-            names.iter().cloned().zip(planned(&options).iter().map(|id| format!("defender-{id}"))).collect();
-        assert_eq!(owners, expected, "{name}");
+        let owner = |n: usize| {
+            let mut chambers = map["chambers"].as_array().unwrap().iter();
+            let chamber = chambers.find(|one| one["chamberId"] == n.to_string()).unwrap();
+            chamber["defenderId"].as_str().unwrap().to_owned()
+        };
+        let owners: Vec<String> = (0..weights.len()).map(owner).collect();
+        assert_eq!(owners, planned(&weights, &options), "{settings:?}");
     }
 }
 

@@ -192,11 +192,6 @@ impl Server {
         self.node.url()
     }
 
-    /// What it tells of itself at that path, such as `/jsz?streams=true`.
-    pub fn monitor(&self, path: &str) -> Result<String, Error> {
-        http_get(self.node.ports.monitor, path).map_err(|e| Error::failed(format!("asking for {path}"), e))
-    }
-
     /// The server's name, as it tells its clients.
     pub fn name(&self) -> &str {
         &self.node.name

@@ -1,3 +1,5 @@
+#[cfg(test)]
+mod doorbells_test;
 mod plan;
 mod run;
 

@@ -202,7 +202,7 @@ fn pod(given: &Variables) -> (String, String) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::settings::places::{Charts, Coordination};
     use crate::settings::variables::{CONNECTIONS, Connections, OTHERS};
@@ -242,7 +242,7 @@ mod tests {
     }
 
     /// The plan that follows from these variables, each given as its flag.
-    fn planned(variables: &[(&str, &str)]) -> Result<Plan, Vec<String>> {
+    pub(in crate::commands::defender) fn planned(variables: &[(&str, &str)]) -> Result<Plan, Vec<String>> {
         let flag = |name: &str| format!("--{}", name.to_lowercase().replace('_', "-"));
         let words = variables.iter().flat_map(|(name, value)| [flag(name), (*value).to_owned()]);
         let line = std::iter::once("phalanx".to_owned()).chain(words);

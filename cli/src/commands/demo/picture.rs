@@ -55,7 +55,7 @@ impl Picture {
             Constraint::Length(10),
         ])
         .areas(area);
-        frame.render_widget(Line::styled(self.title.as_str(), self.style(Paint::Bold)), title);
+        frame.render_widget(Paragraph::new(self.title.as_str()).style(self.style(Paint::Bold)), title);
         let columns = Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]);
         let [fleet, flow] = columns.areas(upper);
         let [chart, alarms] = columns.areas(middle);
@@ -79,8 +79,8 @@ impl Picture {
             Constraint::Length((area.height / 4).clamp(3, 7)),
         ])
         .areas(area);
-        frame.render_widget(Line::styled(self.title.as_str(), self.style(Paint::Bold)), title);
-        frame.render_widget(self.counts(), flow);
+        frame.render_widget(Paragraph::new(self.title.as_str()).style(self.style(Paint::Bold)), title);
+        frame.render_widget(Paragraph::new(self.counts().join(", ")), flow);
         let inner = self.panel(frame, fleet, " fleet ", Borders::TOP);
         self.fleet(frame, inner);
         let [chart, alarms] = Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)])
@@ -100,7 +100,8 @@ impl Picture {
     /// Draws a frame, and says what is left within it.
     fn panel(&self, frame: &mut Frame<'_>, area: Rect, title: &str, borders: Borders) -> Rect {
         let block = Block::new().borders(borders).border_style(self.style(Paint::Faint));
-        let block = block.title(Span::styled(title.to_owned(), self.style(Paint::Bold)));
+        let style = self.style(Paint::Bold).fg(Color::Reset);
+        let block = block.title(Span::styled(title.to_owned(), style));
         let inner = block.inner(area);
         frame.render_widget(block, area);
         inner
@@ -118,10 +119,11 @@ impl Picture {
         }
     }
 
-    fn counts(&self) -> String {
+    fn counts(&self) -> [String; 2] {
         let now = self.rates.last().copied().unwrap_or_default();
         let waiting = self.sent.saturating_sub(self.committed);
-        format!("{} runs sent, {} committed, {waiting} in work, {now} a second", self.sent, self.committed)
+        let counts = format!("{} runs sent, {} committed, {waiting} in work", self.sent, self.committed);
+        [counts, format!("{now} a second")]
     }
 
     fn fleet(&self, frame: &mut Frame<'_>, area: Rect) {
@@ -152,9 +154,7 @@ impl Picture {
 
     fn flow(&self, frame: &mut Frame<'_>, area: Rect) {
         let [counts, rates] = Layout::vertical([Constraint::Length(2), Constraint::Min(1)]).areas(area);
-        let text: Vec<Line<'_>> =
-            wrapped(&self.counts(), 0, counts.width).into_iter().map(Line::from).collect();
-        frame.render_widget(Paragraph::new(text), counts);
+        frame.render_widget(Paragraph::new(self.counts().join("\n")), counts);
         let shown = self.rates.len().saturating_sub(usize::from(rates.width));
         let sparkline = Sparkline::default().data(&self.rates[shown..]).style(self.style(Paint::Good));
         frame.render_widget(sparkline, rates);
