@@ -215,3 +215,80 @@ async fn a_node_with_an_emptied_folder_comes_back_with_the_same_command_and_catc
     let renewed = set.client_of(&[lost]).renew(&held).await.unwrap();
     assert_eq!(renewed.epoch, held.epoch);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_see_who_leads_and_can_make_a_leader_resign() {
+    let mut set = Set::start(3).await;
+    let client = set.client();
+    let held = take(&client, "fab-1", "anna", Duration::from_secs(2)).await;
+    let addresses: Vec<String> = set.nodes.values().map(|node| node.grpc.to_string()).collect();
+    let addresses = addresses.join(",");
+    let status: serde_json::Value =
+        serde_json::from_str(&phalanx(&["status", "--json", "--addr", &addresses])).unwrap();
+    let roles: Vec<&str> =
+        status.as_array().unwrap().iter().map(|node| node["role"].as_str().unwrap()).collect();
+    assert_eq!(roles.iter().filter(|role| **role == "leader").count(), 1, "{roles:?}");
+    assert_eq!(roles.iter().filter(|role| **role == "follower").count(), 2, "{roles:?}");
+    let list: serde_json::Value =
+        serde_json::from_str(&phalanx(&["list", "--json", "--addr", &addresses])).unwrap();
+    assert_eq!((&list[0]["election"], &list[0]["leader"]), (&"fab-1".into(), &"anna".into()));
+    assert!(phalanx(&["list", "--addr", &addresses]).contains("anna"));
+    assert!(phalanx(&["members", "--addr", &addresses]).lines().count() == 4, "a heading and three nodes");
+
+    let said = phalanx(&["resign", "fab-1", "--leader", "anna", "--addr", &addresses]);
+    assert!(said.starts_with("anna leads fab-1 for "), "{said}");
+    let refused = client.renew(&held).await.unwrap_err();
+    assert!(matches!(&refused, Error::Ended(why) if why.contains("asked to resign")), "{refused}");
+    let berta = Candidacy::new("fab-1", "berta", LONG);
+    let next = within("the next leader", LONG, async || match client.acquire(&berta).await.unwrap() {
+        Acquired::Leads(next) => Some(next),
+        // Until its term is over it may act.
+        Acquired::Other(other) => {
+            assert_eq!(other.leader, "anna");
+            None
+        }
+    });
+    assert_eq!(next.await.epoch, held.epoch + 1);
+    assert!(held.is_over());
+    let mut one = set.nodes.remove(&1).unwrap();
+    assert!(
+        one.process.terminate(Duration::from_secs(10)).is_some_and(|status| status.success()),
+        "{}",
+        one.said()
+    );
+}
+
+#[track_caller]
+fn phalanx(arguments: &[&str]) -> String {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_phalanx"))
+        .arg("election")
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_with_what_to_do() {
+    let refusal = |arguments: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        let output = election_set::agent(folder.path()).args(arguments).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (arguments, expected) in [
+        (&["--peers", "1=a:1,2=b:1"][..], "name 1, 3 or 5"),
+        (&["--peers", "2=a:1,3=b:1,4=c:1"], "does not name this node, 1"),
+        (&["--peers", "1=a:1,1=b:1,3=c:1"], "names a node twice"),
+        (&["--peers", "a:1"], "ID=ADDRESS"),
+        (&["--peers", "1=a,2=b:1,3=c:1"], "the port is missing"),
+        (&["--tls-cert", "x.pem"], "--tls-key"),
+        (&["--mutual-tls"], "--tls-ca"),
+        (&["--tls-ca", "/nowhere.pem"], "/nowhere.pem cannot be read"),
+        (&["--node-id", "0"], "0 is not in"),
+    ] {
+        let text = refusal(arguments);
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+    }
+}

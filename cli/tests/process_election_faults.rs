@@ -470,7 +470,8 @@ async fn ten_thousand_operations_under_faults_could_have_come_from_one_hand() {
             let near = |other: &&Op| other.called.abs_diff(op.called) < 3 * term;
             let mut around: Vec<_> = operations.iter().filter(near).collect();
             around.sort_by_key(|op| op.called);
-            panic!("election {election}: no order explains {op:?}; around it: {around:#?}");
+            let around: Vec<String> = around.iter().map(|op| format!("{op:?}")).collect();
+            panic!("election {election}: no order explains {op:?}; around it:\n{}", around.join("\n"));
         }
     }
     for (election, reigns) in &book.reigns {

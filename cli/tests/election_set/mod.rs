@@ -1,5 +1,7 @@
 //! Several `phalanx election-agent` processes with data on disk, whose links to each other run through proxies.
 
+#![allow(dead_code, reason = "each test file is a crate of its own and uses its share")]
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,6 @@ pub(crate) struct Set {
 pub(crate) struct Node {
     pub(crate) process: Process,
     pub(crate) grpc: SocketAddr,
-    pub(crate) http: String,
     log: PathBuf,
 }
 
@@ -138,11 +139,11 @@ impl Node {
         };
         loop {
             let text = read();
-            if let (Some(grpc), Some(http)) =
+            if let (Some(grpc), Some(_)) =
                 (line(&text, "granting leaderships on "), line(&text, "listening on "))
             {
                 let grpc = grpc.split_once(": ").expect("an address").0.parse().unwrap();
-                return Self { process, grpc, http, log: log.to_owned() };
+                return Self { process, grpc, log: log.to_owned() };
             }
             assert!(Instant::now() < deadline, "the agent does not listen: {text}");
             std::thread::sleep(Duration::from_millis(10));

@@ -29,6 +29,8 @@ pub enum Command {
         epoch_min: u64,
         /// Tells attempts of one name apart; the same again means the same lease.
         attempt: u64,
+        /// Only if nothing has changed since this revision.
+        if_revision: Option<u64>,
         /// The secret of the lease, if it is granted.
         nonce: Nonce,
     },
@@ -88,8 +90,8 @@ pub enum Command {
     End {
         /// Of what.
         election: String,
-        /// Only if this one leads.
-        leader: Option<String>,
+        /// Only this one.
+        epoch: u64,
     },
     /// A term is over, by the clock of the node that led the replication in `raft_term`. Void for a lease that was renewed
     /// since, and under another leader, who counts anew.
@@ -141,7 +143,7 @@ impl Seat {
 pub enum Reply {
     /// The lease is the asker's, with this secret.
     Granted(Seat, Nonce),
-    /// Somebody else leads.
+    /// Somebody else leads, or something has changed since it was looked at.
     Taken(Seat),
     /// The lease was kept.
     Kept(Seat),
@@ -192,9 +194,9 @@ impl Leases {
     /// Applies a command. `raft_term` is the term under which it was ordered.
     pub fn apply(&mut self, raft_term: u64, command: &Command) -> Reply {
         match command {
-            Command::Acquire { election, candidate, ttl_ms, epoch_min, attempt, nonce } => {
+            Command::Acquire { election, candidate, ttl_ms, epoch_min, attempt, if_revision, nonce } => {
                 let wish = Wish { leader: candidate, ttl_ms: *ttl_ms, attempt: *attempt, nonce: *nonce };
-                self.acquire(election, &wish, *epoch_min)
+                self.acquire(election, &wish, *epoch_min, *if_revision)
             }
             Command::Campaign { election, candidate, ttl_ms, nonce } => {
                 let wish = Wish { leader: candidate, ttl_ms: *ttl_ms, attempt: 0, nonce: *nonce };
@@ -210,7 +212,7 @@ impl Leases {
                 let wish = Wish { leader, ttl_ms: *ttl_ms, attempt: 0, nonce: *nonce };
                 self.grant(election, &wish, 0)
             }
-            Command::End { election, leader } => self.end(election, leader.as_deref()),
+            Command::End { election, epoch } => self.end(election, *epoch),
             Command::Expire { election, mark, raft_term: counted } => {
                 let seat = self.seat(election).unwrap_or_default();
                 if *counted != raft_term || seat.mark() != Some(*mark) {
@@ -246,15 +248,21 @@ impl Leases {
         self.revision
     }
 
-    fn acquire(&mut self, election: &str, wish: &Wish<'_>, epoch_min: u64) -> Reply {
-        let Some(record) = self.elections.get(election) else {
-            return self.grant(election, wish, epoch_min);
-        };
-        match &record.holding {
-            None => self.grant(election, wish, epoch_min),
-            Some(held) if held.leader != wish.leader || held.ending => Reply::Taken(record.seat()),
+    fn acquire(
+        &mut self,
+        election: &str,
+        wish: &Wish<'_>,
+        epoch_min: u64,
+        if_revision: Option<u64>,
+    ) -> Reply {
+        let seat = self.seat(election).unwrap_or_default();
+        let held = self.elections.get(election).and_then(|record| record.holding.as_ref());
+        if let Some(held) = held {
+            if held.leader != wish.leader || held.ending {
+                return Reply::Taken(seat);
+            }
             // The same request again, whose answer was lost. Its sender counts its term from this one, so a term begins.
-            Some(held) if wish.attempt != 0 && held.attempt == wish.attempt => {
+            if wish.attempt != 0 && held.attempt == wish.attempt {
                 let nonce = held.nonce;
                 self.change(election, |record| {
                     if let Some(held) = &mut record.holding {
@@ -262,10 +270,14 @@ impl Leases {
                         held.renewals += 1;
                     }
                 });
-                Reply::Granted(self.seat(election).unwrap_or_default(), nonce)
+                return Reply::Granted(self.seat(election).unwrap_or_default(), nonce);
             }
-            Some(_) => self.grant(election, wish, epoch_min),
         }
+        // A request that is late: whatever it was to be part of is over.
+        if if_revision.is_some_and(|seen| seen != seat.revision) {
+            return Reply::Taken(seat);
+        }
+        self.grant(election, wish, epoch_min)
     }
 
     fn campaign(&mut self, election: &str, wish: &Wish<'_>) -> Reply {
@@ -323,9 +335,10 @@ impl Leases {
         }
     }
 
-    fn end(&mut self, election: &str, leader: Option<&str>) -> Reply {
-        match self.theirs(election, |held| leader.is_none_or(|leader| held.leader == leader)) {
+    fn end(&mut self, election: &str, epoch: u64) -> Reply {
+        match self.theirs(election, |_| true) {
             Err(refusal) => Reply::Refused(refusal),
+            Ok(seat) if seat.epoch != epoch => Reply::Refused(Refusal::NotLeader(seat)),
             Ok(_) => {
                 self.change(election, |record| {
                     if let Some(held) = &mut record.holding {

@@ -9,6 +9,7 @@ fn acquire(candidate: &str, attempt: u64, nonce: u64) -> Command {
         ttl_ms: TTL,
         epoch_min: 0,
         attempt,
+        if_revision: None,
         nonce: Nonce(nonce, 0),
     }
 }
@@ -103,6 +104,7 @@ fn epochs_grow_over_every_way_a_lease_can_end_and_are_at_least_what_is_asked_for
         ttl_ms: TTL,
         epoch_min: 1000,
         attempt: 0,
+        if_revision: None,
         nonce: Nonce(9, 9),
     };
     assert_eq!(granted(&leases.apply(1, &ask)).0, 1000);
@@ -112,10 +114,9 @@ fn epochs_grow_over_every_way_a_lease_can_end_and_are_at_least_what_is_asked_for
 fn whoever_is_asked_to_resign_keeps_its_term_and_gets_no_other() {
     let mut leases = Leases::default();
     leases.apply(1, &acquire("a", 7, 1));
-    let end =
-        |leader: Option<&str>| Command::End { election: "e".to_owned(), leader: leader.map(str::to_owned) };
-    assert!(matches!(leases.apply(1, &end(Some("b"))), Reply::Refused(Refusal::NotLeader(_))));
-    assert!(matches!(leases.apply(1, &end(Some("a"))), Reply::Ended(_)));
+    let end = |epoch: u64| Command::End { election: "e".to_owned(), epoch };
+    assert!(matches!(leases.apply(1, &end(2)), Reply::Refused(Refusal::NotLeader(_))));
+    assert!(matches!(leases.apply(1, &end(1)), Reply::Ended(_)));
     assert!(matches!(leases.apply(1, &renew(1)), Reply::Refused(Refusal::Ending(_))));
     assert!(matches!(leases.apply(1, &acquire("a", 7, 1)), Reply::Taken(_)), "nor by asking again");
     assert!(matches!(leases.apply(1, &acquire("b", 8, 2)), Reply::Taken(_)), "it may still act");
@@ -180,4 +181,26 @@ fn there_is_an_end_to_elections_but_not_for_those_that_are_there() {
     };
     assert_eq!(leases.apply(1, &more("one-more")), Reply::Refused(Refusal::Full));
     assert_eq!(granted(&leases.apply(1, &more("e7"))).0, 1);
+}
+
+#[test]
+fn a_request_that_comes_late_changes_nothing() {
+    let mut leases = Leases::default();
+    let seen = |attempt: u64, revision: u64| match acquire("a", attempt, attempt) {
+        Command::Acquire { election, candidate, ttl_ms, epoch_min, attempt, nonce, .. } => {
+            let if_revision = Some(revision);
+            Command::Acquire { election, candidate, ttl_ms, epoch_min, attempt, if_revision, nonce }
+        }
+        other => other,
+    };
+    // One try is answered, another of the same arrives when all is over.
+    assert_eq!(granted(&leases.apply(1, &seen(7, 0))), (1, 7));
+    assert_eq!(granted(&leases.apply(1, &seen(7, 0))), (1, 7), "the answer was lost");
+    leases.apply(1, &release(7));
+    assert!(matches!(leases.apply(1, &seen(7, 0)), Reply::Taken(seat) if seat.leader.is_none()));
+    // Nor does it end a newer life of the same name.
+    let now = leases.seat("e").unwrap().revision;
+    assert_eq!(granted(&leases.apply(1, &seen(8, now))), (2, 8));
+    assert!(matches!(leases.apply(1, &seen(7, 0)), Reply::Taken(_)));
+    assert!(matches!(leases.apply(1, &renew(8)), Reply::Kept(_)));
 }

@@ -156,16 +156,44 @@ impl Client {
     }
 
     /// Takes the leadership if nobody has it. After [`Error::Unknown`] the same candidacy may be tried again.
+    ///
+    /// It looks first and asks for what it saw: a try that the network delivers after another one was answered changes nothing.
     pub async fn acquire(&self, candidacy: &Candidacy) -> Result<Acquired, Error> {
+        let until = clock::now() + ACQUIRE;
+        let mut seen = self.leader(&candidacy.election).await.map_err(|error| match error {
+            // Looking changes nothing.
+            Error::Unknown(reason) => Error::NotDone(reason),
+            error => error,
+        })?;
+        loop {
+            if !seen.leader.is_empty() && seen.leader != candidacy.candidate {
+                return Ok(Acquired::Other(seen));
+            }
+            match self.acquire_at(candidacy, seen.revision, until).await? {
+                Acquired::Other(other) if other.revision != seen.revision => seen = other,
+                acquired => return Ok(acquired),
+            }
+        }
+    }
+
+    /// Takes the leadership if nothing has changed since that revision.
+    async fn acquire_at(
+        &self,
+        candidacy: &Candidacy,
+        revision: u64,
+        until: Duration,
+    ) -> Result<Acquired, Error> {
         let request = AcquireLeadershipRequest {
             election: candidacy.election.clone(),
             candidate: candidacy.candidate.clone(),
             ttl: prost_types::Duration::try_from(candidacy.ttl).ok(),
             epoch_min: candidacy.epoch_min,
             attempt: candidacy.attempt,
+            if_revision: Some(revision),
         };
+        let patience = until.saturating_sub(clock::now());
         let (answer, sent) = self
-            .call(ACQUIRE, request, |node, request| async move {
+            .call(patience, request, |node, request| async move {
                 ElectionClient::new(node).acquire_leadership(request).await
             })
             .await?;

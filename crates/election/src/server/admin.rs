@@ -5,8 +5,8 @@ use std::time::Duration;
 use tonic::{Request, Response, Status};
 
 use super::native::leadership;
-use super::{PATIENCE, ask, duration, invalid, measured, propose, refused};
-use crate::leases::{Command, Refusal, Reply};
+use super::{PATIENCE, ask, duration, invalid, measured, propose, read, refused};
+use crate::leases::{Command, Reply};
 use crate::names;
 use crate::node::asking::Ask;
 use crate::node::{Node, role};
@@ -32,19 +32,21 @@ impl admin_server::Admin for Admin {
         let work = async {
             let EndLeadershipRequest { election, leader } = request.into_inner();
             let election = names::election(&election).map_err(invalid)?;
-            let leader = (!leader.is_empty()).then_some(leader);
-            let command = Command::End { election: election.clone(), leader: leader.clone() };
+            // Looked up first, so that a request that arrives late cannot end a later leadership.
+            let (seat, _) = read(&self.node, election.clone()).await?;
+            match &seat.leader {
+                Some(now) if leader.is_empty() || *now == leader => {}
+                Some(now) => {
+                    return Err(Status::failed_precondition(format!("{now} leads {election}, not {leader}")));
+                }
+                None => return Err(Status::failed_precondition(format!("nobody leads {election}"))),
+            }
+            let command = Command::End { election: election.clone(), epoch: seat.epoch };
             match propose(&self.node, command).await? {
                 (
                     Reply::Granted(seat, _) | Reply::Taken(seat) | Reply::Kept(seat) | Reply::Ended(seat),
                     left,
                 ) => Ok(EndLeadershipResponse { leadership: Some(leadership(election, seat, left)) }),
-                (Reply::Refused(Refusal::NotLeader(seat)), _) => {
-                    Err(Status::failed_precondition(match (&seat.leader, leader) {
-                        (Some(other), Some(leader)) => format!("{other} leads {election}, not {leader}"),
-                        _ => format!("nobody leads {election}"),
-                    }))
-                }
                 (Reply::Refused(refusal), _) => Err(refused(&election, &refusal)),
             }
         };

@@ -104,6 +104,7 @@ impl Native {
             ttl_ms: names::term(ttl).map_err(invalid)?,
             epoch_min: request.epoch_min,
             attempt: request.attempt,
+            if_revision: request.if_revision,
             nonce: fresh_nonce(),
         };
         let (reply, left) = propose(&self.node, command).await?;

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use openraft::raft::AppendEntriesResponse;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tonic::{Request, Response, Status};
@@ -33,7 +34,8 @@ impl peer_server::Peer for Peer {
     async fn append(&self, request: Request<Parcel>) -> Result<Response<Parcel>, Status> {
         self.raft(request, |rpc| async move {
             let answer = self.node.raft().append_entries(rpc).await;
-            if answer.is_ok() {
+            // Whoever is told of a higher vote does not lead any more.
+            if !matches!(answer, Err(_) | Ok(AppendEntriesResponse::HigherVote(_))) {
                 self.node.note_word();
             }
             answer
