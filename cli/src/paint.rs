@@ -47,6 +47,7 @@ impl Paint {
         match state {
             "STABLE" => Self::Good,
             "EMERGENCY" | "DEGRADED" => Self::Bad,
+            silent if silent.starts_with("silent") => Self::Bad,
             "SHUTDOWN" | "LEFT" => Self::Faint,
             _ => Self::Warning,
         }
@@ -54,7 +55,7 @@ impl Paint {
 }
 
 /// Whether standard output is a terminal whose reader has not asked for plain text.
-fn shows_colours() -> bool {
+pub(crate) fn shows_colours() -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal()
         && !set("NO_COLOR")

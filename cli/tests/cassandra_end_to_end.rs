@@ -181,7 +181,13 @@ fn six_defenders_lose_nothing_and_double_nothing_whatever_befalls_them_and_their
     let strategy = folder.path().join("strategy.toml");
     std::fs::write(&strategy, STRATEGY).unwrap();
     let strategy = strategy.display().to_string();
-    let ground = Ground { nats: servers.urls(), replicas: 3, cassandra: cassandra.host(), folder };
+    let ground = Ground {
+        nats: servers.urls(),
+        replicas: 3,
+        cassandra: cassandra.host(),
+        keyspace: String::new(),
+        folder,
+    };
     run(ground.phalanx().args(["schema", "apply", "--replication", "1"])).succeeds();
     let fab = Fab::new(11, CHAMBERS);
     let list = ground.folder.path().join("chambers.csv");

@@ -49,7 +49,7 @@ fn status_assignments_and_chambers_show_what_runs_where() {
     assert_eq!(status["ready"]["status"], "ready");
 
     let text = at(folder.path(), &["assignments"]).succeeds().stdout;
-    assert!(text.contains("etch-01") && text.contains("1 chambers by map"), "{text}");
+    assert!(text.contains("etch-01") && text.contains("1 chamber by map"), "{text}");
     assert_eq!(json(folder.path(), &["assignments", "--own"])["chambers"][0]["defenderId"], "defender-0");
 
     let text = at(folder.path(), &["chambers", "list"]).succeeds().stdout;
@@ -197,7 +197,7 @@ fn ingest_and_import_go_through_the_defender_that_has_the_folder() {
     fs::write(&good, csv(500)).unwrap();
     fs::write(&bad, csv(560)).unwrap();
     let imported = at(folder.path(), &["chambers", "import", &chambers.display().to_string()]).succeeds();
-    assert!(imported.stdout.contains("1 chambers imported"), "{}", imported.stdout);
+    assert!(imported.stdout.contains("1 chamber imported"), "{}", imported.stdout);
     until("it is served", || {
         let (_, map) = running.get("/api/v1/assignments?all=true");
         map["chambers"].as_array()?.iter().any(|chamber| chamber["toolId"] == "etch-02").then_some(())

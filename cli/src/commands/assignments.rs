@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::show::{field, list};
+use super::show::{counted, field, list};
 use super::table::Table;
 use crate::client::{OutputArgs, ServiceArgs};
 
@@ -35,8 +35,8 @@ impl Assignments {
         }
         writeln!(
             io::stdout(),
-            "{table}\n\n{} chambers by map {}",
-            list(&answer, "chambers").len(),
+            "{table}\n\n{} by map {}",
+            counted(list(&answer, "chambers").len() as u64, "chamber"),
             field(&answer, "version")
         )?;
         Ok(ExitCode::SUCCESS)

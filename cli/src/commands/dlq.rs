@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::show::{self, field, list};
+use super::show::{self, field, list, when};
 use super::table::Table;
 use crate::client::{OutputArgs, ServiceArgs, path, query};
 
@@ -113,7 +113,9 @@ fn print(answer: &Value) -> io::Result<()> {
     }
     let mut table = Table::new(&["letter", "died", "attempts", "run", "reason"]);
     for letter in letters {
-        table.row(["id", "diedAt", "attempts", "contextId", "reason"].map(|name| field(letter, name)));
+        let [id, attempts, context, reason] =
+            ["id", "attempts", "contextId", "reason"].map(|name| field(letter, name));
+        table.row([id, when(letter, "diedAt"), attempts, context, reason]);
     }
     writeln!(out, "{table}")?;
     match answer["total"].as_u64().unwrap_or_default() as usize {
@@ -131,9 +133,9 @@ fn print_one(letter: &Value) -> io::Result<()> {
         "{}: run {} was given up at {} after {} attempts",
         field(letter, "id"),
         field(letter, "contextId"),
-        field(letter, "diedAt"),
+        when(letter, "diedAt"),
         field(letter, "attempts")
     )?;
     writeln!(out, "{}", field(letter, "reason"))?;
-    writeln!(out, "the message of {}:\n{:#}", field(letter, "storedAt"), letter["original"])
+    writeln!(out, "the message of {}:\n{:#}", when(letter, "storedAt"), letter["original"])
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::show::{field, list, text};
+use super::show::{counted, field, list, text};
 use super::table::Table;
 use crate::client::{OutputArgs, ServiceArgs};
 use crate::paint::Paint;
@@ -46,9 +46,9 @@ impl Status {
         let hits = worker["cacheHitRate"].as_f64().unwrap_or_default();
         writeln!(
             out,
-            "{} chambers, {} messages processed, {:.0} % from the cache",
-            field(&worker, "assignedChambers"),
-            field(&worker, "messagesProcessed"),
+            "{}, {} processed, {:.0} % from the cache",
+            counted(worker["assignedChambers"].as_u64().unwrap_or_default(), "chamber"),
+            counted(worker["messagesProcessed"].as_u64().unwrap_or_default(), "message"),
             100.0 * hits,
         )?;
         if ready["status"] != "ready" {
@@ -62,7 +62,9 @@ impl Status {
 }
 
 fn print_fleet(out: &mut impl io::Write, fleet: &Value) -> io::Result<()> {
-    let size = fleet["fleetSize"].as_u64().map_or(String::new(), |size| format!(", {size} defenders wanted"));
+    let size = fleet["fleetSize"]
+        .as_u64()
+        .map_or(String::new(), |size| format!(", {} wanted", counted(size, "defender")));
     let state = field(fleet, "state");
     writeln!(
         out,

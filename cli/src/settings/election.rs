@@ -2,10 +2,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use phalanx_cluster::backend::Election;
+use phalanx_election::backend::AgentElection;
+use phalanx_election::client::Client;
+use phalanx_election::names;
 use phalanx_election::security::{Security, Tls};
+
+use super::reader::{Reader, text};
+use super::variables::Variables;
 
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Protection")]
@@ -44,6 +53,65 @@ impl Protection {
         let tls = (ca.is_some() || identity.is_some()).then_some(Tls { ca, identity, mutual });
         Ok(Security { token, tls })
     }
+}
+
+/// Which election, at which agent, gives a fleet its leader.
+#[derive(Clone)]
+pub(crate) struct Grantor {
+    pub(crate) addresses: Vec<String>,
+    pub(crate) election: String,
+    term: Duration,
+    security: Security,
+}
+
+impl Grantor {
+    /// None where no agent is named: then the broker gives the fleet its leader.
+    pub(crate) fn new(reader: &mut Reader, given: &Variables, term: Duration) -> Option<Self> {
+        let addresses = text(&given.election_agent_addr)?;
+        if text(&given.connections.nats_servers).is_none() {
+            reader.wrong.push(
+                "ELECTION_AGENT_ADDR is set and NATS_SERVERS is not: a defender that works alone has nobody to elect; \
+                 name NATS to join a fleet"
+                    .to_owned(),
+            );
+        }
+        let addresses: Vec<String> = addresses.split(',').map(|one| one.trim().to_owned()).collect();
+        for address in addresses.iter().filter(|address| !has_port(address)) {
+            reader.wrong.push(format!(
+                "ELECTION_AGENT_ADDR has {address:?}; allowed is a host and a port, such as election-agent:9090"
+            ));
+        }
+        let namespace = text(&given.pod_namespace).unwrap_or_else(|| "default".to_owned());
+        let election = names::election(&namespace);
+        let election = election.map_err(|error| reader.wrong.push(format!("POD_NAMESPACE: {error}")));
+        if let Err(error) = names::term(term) {
+            reader.wrong.push(format!("ELECTION_TTL_SECONDS: {error}"));
+        }
+        let identity = reader.pair(
+            ["ELECTION_AGENT_TLS_CERT", "ELECTION_AGENT_TLS_KEY"],
+            [text(&given.election_agent_tls_cert), text(&given.election_agent_tls_key)],
+        );
+        let (certificate, key) = identity.unzip();
+        let protection = Protection {
+            token: text(&given.election_agent_token),
+            tls_ca: text(&given.election_agent_tls_ca).map(PathBuf::from),
+            tls_cert: certificate.map(PathBuf::from),
+            tls_key: key.map(PathBuf::from),
+        };
+        let security = protection.security(false).map_err(|error| reader.wrong.push(format!("{error:#}")));
+        Some(Self { addresses, election: election.ok()?, term, security: security.ok()? })
+    }
+
+    /// The election, for a worker. Nothing is connected yet.
+    pub(crate) fn election(&self) -> Result<Arc<dyn Election>> {
+        let client = Client::new(&self.addresses, &self.security).context("ELECTION_AGENT_ADDR")?;
+        Ok(Arc::new(AgentElection::new(client, self.election.clone(), self.term)))
+    }
+}
+
+fn has_port(address: &str) -> bool {
+    let port = address.rsplit_once(':').map(|(host, port)| (host.is_empty(), port.parse::<u16>()));
+    matches!(port, Some((false, Ok(1..))))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {

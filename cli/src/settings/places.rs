@@ -60,6 +60,7 @@ fn settings(given: &Connections) -> Settings {
     name(&mut settings.cursors.name, &given.nats_kv_cursors);
     name(&mut settings.election.name, &given.nats_kv_election);
     name(&mut settings.dead_letters.name, &given.nats_stream_dead_letters);
+    name(&mut settings.alarms.name, &given.nats_stream_alarms);
     settings
 }
 

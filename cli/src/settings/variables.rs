@@ -37,6 +37,7 @@ variables! {
     nats_kv_cursors, "NATS_KV_CURSORS", "chamber-cursors", "Bucket of cursors";
     nats_kv_election, "NATS_KV_ELECTION", "defender-election", "Bucket of the leader's lease";
     nats_stream_dead_letters, "NATS_STREAM_DEAD_LETTERS", "dc-dead-letters", "Stream of dead letters";
+    nats_stream_alarms, "NATS_STREAM_ALARMS", "dc-alarms", "Stream of alarms";
     nats_replicas, "NATS_REPLICAS", "1", "How many NATS servers keep each bucket and stream: 1 or 3";
     nats_user, "NATS_USER", "", "User at NATS";
     nats_password, "NATS_PASSWORD", "", "Password at NATS", hide_env_values;
@@ -60,7 +61,11 @@ variables! {
 variables! {
     /// What was given; what is right is decided by the plan of a defender, for all of it at once.
     Variables, OTHERS, with connections: Connections;
-    election_agent_addr, "ELECTION_AGENT_ADDR", "", "Address of an election agent; not part of this build yet";
+    election_agent_addr, "ELECTION_AGENT_ADDR", "", "Addresses of an election agent's nodes, separated by commas; without them NATS elects the leader";
+    election_agent_token, "ELECTION_AGENT_TOKEN", "", "Token at the election agent", hide_env_values;
+    election_agent_tls_ca, "ELECTION_AGENT_TLS_CA", "", "PEM file of whom to believe at the election agent";
+    election_agent_tls_cert, "ELECTION_AGENT_TLS_CERT", "", "PEM file of who we are at the election agent";
+    election_agent_tls_key, "ELECTION_AGENT_TLS_KEY", "", "PEM file of its key";
     election_ttl_seconds, "ELECTION_TTL_SECONDS", "10", "How long the leader's lease lasts; it is renewed at half of it";
     max_defenders, "MAX_DEFENDERS", "100", "How many ids there are";
     fleet_size, "FLEET_SIZE", "", "How many defenders there should be; surplus ones stand by";
@@ -85,7 +90,7 @@ variables! {
     subscription_backoff_seconds, "SUBSCRIPTION_BACKOFF_SECONDS", "2", "How long is waited in between; that doubles";
     pod_name, "POD_NAME", "", "What people call this process; the host's name without it";
     pod_uid, "POD_UID", "", "What tells this process from every other; random without it";
-    pod_namespace, "POD_NAMESPACE", "", "Name of the election at an election agent";
+    pod_namespace, "POD_NAMESPACE", "", "Name of the election at the election agent: fleets that share one have different ones; `default` without it";
     http_addr, "HTTP_ADDR", "127.0.0.1:8080", "Where the HTTP API listens";
     api_token, "API_TOKEN", "", "Token for what changes something; embedded, one is made where there is none", hide_env_values;
     strategy_file, "STRATEGY_FILE", "", "The strategy file; strategy.toml in the data folder without it";

@@ -1,4 +1,4 @@
-//! A real fleet: three NATS nodes, a Cassandra, and `phalanx defender` processes.
+//! A real fleet: NATS, Cassandra, and `phalanx` processes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +15,8 @@ pub(crate) struct Ground {
     pub(crate) nats: String,
     pub(crate) replicas: u32,
     pub(crate) cassandra: String,
+    /// Empty for the usual one.
+    pub(crate) keyspace: String,
     pub(crate) folder: TempDir,
 }
 
@@ -26,6 +28,7 @@ impl Ground {
             .env("NATS_SERVERS", &self.nats)
             .env("NATS_REPLICAS", self.replicas.to_string())
             .env("CASSANDRA_HOSTS", &self.cassandra)
+            .env("CASSANDRA_KEYSPACE", &self.keyspace)
             .env_remove("DATA_DIR")
             .env_remove("PHALANX_URL");
         command

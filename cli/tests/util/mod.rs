@@ -42,9 +42,13 @@ pub(crate) fn phalanx_in(dir: &Path, arguments: &[&str]) -> Run {
     run(phalanx_command().current_dir(dir).args(arguments))
 }
 
-/// `phalanx`, not started yet.
+/// `phalanx`, not started yet. Servers that the run of the tests knows of are none of its business until it is told.
 pub(crate) fn phalanx_command() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_phalanx"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_phalanx"));
+    for name in ["NATS_SERVERS", "CASSANDRA_HOSTS", "DATA_DIR", "PHALANX_URL", "API_TOKEN"] {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// Runs a command to its end.

@@ -92,6 +92,12 @@ pub(crate) fn ask(
     (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
 }
 
+/// The value of a series of its metrics.
+pub(crate) fn metric(url: &str, series: &str) -> Option<f64> {
+    let (_, text) = ask(url, "GET", "/metrics", None, "text/plain", "");
+    text.as_str()?.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
 impl Running {
     pub(crate) fn ask(
         &self,

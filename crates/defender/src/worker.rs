@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use phalanx_cluster::backend::{Backend, Settings};
+use phalanx_cluster::backend::{Backend, Election, Settings};
 use phalanx_cluster::core::{Config, Position, WorkerState};
 use phalanx_cluster::{
     Cluster, DoorbellConfig, Handle, HookError, Hooks, Owned, Problem, StartError, backend,
@@ -73,6 +73,8 @@ pub struct Options {
     pub settings: Settings,
     /// How doorbells are hung.
     pub doorbells: DoorbellConfig,
+    /// Who grants the leader's lease, if not the backend.
+    pub election: Option<Arc<dyn Election>>,
     /// What the cache may hold, in MB.
     pub cache_mb: usize,
     /// How long the leader keeps weights.
@@ -93,6 +95,7 @@ impl Default for Options {
             cluster: Config { process_timeout: Duration::from_secs(5), ..Config::default() },
             settings: Settings::default(),
             doorbells: DoorbellConfig::default(),
+            election: None,
             cache_mb: cache::SIZE_MB,
             weight_cache_ttl: weights::CACHE_TTL,
             weight_update_interval: weights::UPDATE_INTERVAL,
@@ -173,6 +176,9 @@ impl Defender {
         if let Some((name, uid)) = &options.pod {
             builder = builder.pod(name, uid);
         }
+        if let Some(election) = options.election {
+            builder = builder.election(election);
+        }
         let cluster = builder.start().await?;
         let mut beside = JoinSet::new();
         beside.spawn({
@@ -183,6 +189,16 @@ impl Defender {
                     let refresh = || async { drop(handle.refresh_partitions().await) };
                     let _ = follow_imports(&*assignments, refresh).await;
                     tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        });
+        beside.spawn({
+            let (handle, ttl) = ((*cluster).clone(), options.weight_cache_ttl);
+            async move {
+                // What was changed in the store without a word is seen when the weights are too old to be kept.
+                loop {
+                    tokio::time::sleep(ttl).await;
+                    drop(handle.refresh_partitions().await);
                 }
             }
         });

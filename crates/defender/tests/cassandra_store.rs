@@ -92,6 +92,22 @@ async fn a_schema_is_made_once_and_another_is_refused() {
     assert_refused(Cassandra::apply(&config, None).await, &words);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn alarms_of_a_keyspace_made_before_they_were_kept_by_id_are_found_by_it() {
+    let keyspace = tokio::task::spawn_blocking(Keyspace::create).await.unwrap().unwrap();
+    let config = of(&keyspace);
+    Cassandra::apply(&config, Some(&one())).await.unwrap();
+    let store = Cassandra::connect(&config).await.unwrap();
+    let alarms = phalanx_defender::store::conformance::alarms::some(&store).await;
+    run(&config, format!("DROP TABLE {}.alarms_by_id", keyspace.name())).await;
+    assert_refused(Cassandra::connect(&config).await, &["lacks alarms_by_id", "phalanx schema apply"]);
+    assert_eq!(Cassandra::apply(&config, None).await.unwrap(), Applied::Made);
+    let store = Cassandra::connect(&config).await.unwrap();
+    for alarm in alarms {
+        assert_eq!(store.alarm(&alarm.id).await.unwrap(), Some((alarm, None)));
+    }
+}
+
 /// Any statement, by the driver itself.
 async fn run(config: &Config, statement: String) {
     let builder = scylla::client::session_builder::SessionBuilder::new().known_node(&config.hosts);

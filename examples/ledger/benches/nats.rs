@@ -10,18 +10,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet::{Fleet, Member, Published, connect, map, owners, runs, until};
-use phalanx_cluster::backend::{Backend as _, Log};
+use phalanx_cluster::backend::{Backend as _, Log, WatchEvent};
 use phalanx_cluster_nats::Nats;
 use phalanx_ledger::{now_ns, settings};
 use phalanx_testkit::nats::Server;
 
 const RATE: u64 = 500;
 const SECONDS: u64 = 20;
+/// The partitions of one worker of thirty.
+const SHARE: usize = 167;
 
 #[tokio::main]
 async fn main() {
     waits().await;
-    map_applied().await;
+    map_applied(1).await;
+    map_applied(30).await;
+    id_inherited().await;
     hand_over().await;
     crash(0).await;
     crash(1).await;
@@ -58,35 +62,65 @@ fn quantile(values: &mut [f64], share: f64) -> f64 {
 
 /// How long after the publication of the map each worker starts its first message, where a message waits in every
 /// partition. The whole of it lies between: the map is read, 167 cursors are taken, and the log is read.
-async fn map_applied() {
-    const WORKERS: usize = 30;
+async fn map_applied(workers: usize) {
+    let parts = SHARE * workers;
     let server = Server::start().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let nats = connect(&server.url(), 1).await;
     let log = nats.log(&settings(1).notifications).await.unwrap();
     let published = Published::default();
-    for part in 0..5_000 {
+    for part in 0..parts {
         published.publish(&log, part, 0).await;
     }
-    let (_members, nats) = started(&server, dir.path(), 5_000, WORKERS).await;
+    let (_members, nats) = started(&server, dir.path(), parts, workers).await;
     let bucket = nats.bucket(&settings(1).assignments).await.unwrap();
     let stored_at = u128::from(bucket.get("current").await.unwrap().unwrap().stored_at) * 1_000;
     until("every worker has begun", 60, async || {
-        let workers: BTreeSet<String> = runs(dir.path()).into_iter().map(|run| run.worker).collect();
-        (workers.len() == WORKERS).then_some(())
+        let begun: BTreeSet<String> = runs(dir.path()).into_iter().map(|run| run.worker).collect();
+        (begun.len() == workers).then_some(())
     })
     .await;
     let mut first: BTreeMap<String, u128> = BTreeMap::new();
     for run in runs(dir.path()) {
-        first.entry(run.worker).or_insert(run.start);
+        let known = first.entry(run.worker).or_insert(run.start);
+        *known = run.start.min(*known);
     }
     let mut waits: Vec<f64> =
         first.values().map(|start| start.saturating_sub(stored_at) as f64 / 1e6).collect();
     println!(
-        "map published to first message started, {WORKERS} workers x 167 partitions at once: p50 {:.0} ms, worst {:.0} ms",
+        "map published to first message started, {workers} workers x {SHARE} partitions: p50 {:.0} ms, worst {:.0} ms",
         quantile(&mut waits, 0.5),
         quantile(&mut waits, 1.0)
     );
+}
+
+/// How long after a worker gave its id back its standby starts the first message: the id is claimed, cursors are taken,
+/// and the log is read.
+async fn id_inherited() {
+    let server = Server::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (mut members, nats) = started(&server, dir.path(), SHARE, 1).await;
+    let _standby = fleet_of(&server, dir.path(), SHARE, 1).start("standby");
+    let heartbeats = nats.bucket(&settings(1).heartbeats).await.unwrap();
+    until("a standby", 60, async || {
+        let keys = heartbeats.keys().await.unwrap();
+        keys.iter().any(|key| key.starts_with("standby-")).then_some(())
+    })
+    .await;
+    let mut ids = nats.bucket(&settings(1).stable_ids).await.unwrap().watch().await.unwrap();
+    while ids.next().await != Some(WatchEvent::Current) {}
+    let log = nats.log(&settings(1).notifications).await.unwrap();
+    let publishing = tokio::spawn(steadily(log, Published::default(), SHARE, 10));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut first = members.remove(0);
+    let leaving = tokio::task::spawn_blocking(move || first.process.terminate(Duration::from_secs(30)));
+    while !matches!(ids.next().await, Some(WatchEvent::Delete { .. })) {}
+    let released = now_ns();
+    leaving.await.unwrap();
+    publishing.await.unwrap();
+    let starts = runs(dir.path()).into_iter().filter(|run| run.worker == "standby").map(|run| run.start);
+    let first = starts.min().unwrap().saturating_sub(released) as f64 / 1e6;
+    println!("id released to first message started by the standby, {SHARE} partitions: {first:.0} ms");
 }
 
 /// How long a partition that moves to a new worker stands still: the longest wait of its messages, those of partitions

@@ -7,7 +7,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use crate::client::{OutputArgs, ServiceArgs, query};
-use crate::commands::show::{self, field, list};
+use crate::commands::show::{self, field, list, when};
 use crate::commands::table::Table;
 use crate::paint::Paint;
 
@@ -73,7 +73,7 @@ impl List {
                 paint,
                 [
                     field(alarm, "alarmId"),
-                    field(alarm, "raisedAt"),
+                    when(alarm, "raisedAt"),
                     severity,
                     field(alarm, "state"),
                     format!("{}:{}", field(alarm, "toolId"), field(alarm, "chamberId")),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::client::{OutputArgs, ServiceArgs, path};
-use crate::commands::show::{self, field};
+use crate::commands::show::{self, field, when};
 use crate::paint::Paint;
 
 /// Shows one alarm in full.
@@ -44,7 +44,7 @@ impl Show {
             field(&alarm, "contextId"),
             field(&alarm, "toolId"),
             field(&alarm, "chamberId"),
-            field(&alarm, "raisedAt"),
+            when(&alarm, "raisedAt"),
             field(&alarm, "indicator"),
             field(&alarm, "rule"),
             field(&alarm, "value"),
@@ -52,7 +52,7 @@ impl Show {
         )?;
         let said = &alarm["acknowledgement"];
         if !said.is_null() {
-            let (by, at, comment) = (field(said, "by"), field(said, "at"), field(said, "comment"));
+            let (by, at, comment) = (field(said, "by"), when(said, "at"), field(said, "comment"));
             writeln!(out, "acknowledged by {by} at {at}: {comment}")?;
         }
         Ok(ExitCode::SUCCESS)

@@ -53,9 +53,11 @@ impl Import {
         let weight: u64 = chambers.iter().fold(0, |sum, chamber| sum.saturating_add(chamber.weight));
         match self.output.json {
             true => show::json(&serde_json::json!({ "imported": chambers.len(), "weight": weight }))?,
-            false => {
-                writeln!(io::stdout(), "{} chambers imported, together they weigh {weight}", chambers.len())?
-            }
+            false => writeln!(
+                io::stdout(),
+                "{} imported, together they weigh {weight}",
+                show::counted(chambers.len() as u64, "chamber")
+            )?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::client::{OutputArgs, ServiceArgs, path};
-use crate::commands::show::{self, field, list, text};
+use crate::commands::show::{self, counted, field, list, text, when};
 use crate::commands::table::Table;
 
 /// Lists the chambers, their weights and owners.
@@ -38,7 +38,7 @@ impl List {
             ];
             table.row(fields.map(|name| field(one, name)));
         }
-        writeln!(io::stdout(), "{table}\n\n{} chambers", list(&answer, "chambers").len())?;
+        writeln!(io::stdout(), "{table}\n\n{}", counted(list(&answer, "chambers").len() as u64, "chamber"))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -83,7 +83,7 @@ impl Show {
             out,
             "last run: {} at {}, {}",
             field(last, "contextId"),
-            field(last, "timestamp"),
+            when(last, "timestamp"),
             field(last, "outcome")
         )?;
         writeln!(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::plot::{Point, plot};
 use crate::client::{Client, OutputArgs, ServiceArgs, path};
-use crate::commands::show::{self, field, list, text};
+use crate::commands::show::{self, field, list, text, when};
 use crate::commands::table::Table;
 use crate::paint::Paint;
 
@@ -53,7 +53,7 @@ impl Show {
         writeln!(out, "{}", Paint::Bold.on(&format!("{}:{} {indicator}", self.tool, self.chamber)))?;
         writeln!(out, "{}", plot(&points, 16, Paint::on))?;
         if let Some(newest) = list(&chart, "points").first() {
-            writeln!(out, "newest: {} at {}", field(newest, "value"), field(newest, "timestamp"))?;
+            writeln!(out, "newest: {} at {}", field(newest, "value"), when(newest, "timestamp"))?;
         }
         Ok(())
     }
@@ -81,7 +81,8 @@ impl Show {
                 (_, true) => (Paint::Faint, "learning"),
                 _ => (Paint::Plain, ""),
             };
-            let cells = ["value", "center", "lcl", "ucl", "timestamp"].map(|name| field(point, name));
+            let [value, center, lcl, ucl] = ["value", "center", "lcl", "ucl"].map(|name| field(point, name));
+            let cells = [value, center, lcl, ucl, when(point, "timestamp")];
             let cells = std::iter::once(field(chart, "indicator")).chain(cells);
             table.painted(paint, cells.chain([what.to_owned()]));
         }

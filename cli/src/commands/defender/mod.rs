@@ -1,3 +1,5 @@
+#[cfg(test)]
+mod doorbells_test;
 mod plan;
 mod run;
 
@@ -20,12 +22,16 @@ use crate::settings::variables::Variables;
 pub(crate) struct Defender {
     #[command(flatten)]
     variables: Variables,
+
+    /// Leave when standard input ends: for whoever starts defenders and wants none of them to outlive it.
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
 }
 
 impl Defender {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match Plan::new(&self.variables) {
-            Ok(plan) => run::run(plan),
+            Ok(plan) => run::run(plan, self.until_stdin_ends),
             Err(wrong) => {
                 eprintln!("error: the defender cannot start:");
                 for line in wrong {

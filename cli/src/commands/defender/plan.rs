@@ -10,6 +10,7 @@ use phalanx_defender::worker::Options;
 
 use crate::data_folder::DataFolder;
 use crate::random;
+use crate::settings::election::Grantor;
 use crate::settings::places::Places;
 use crate::settings::reader::{Reader, text};
 use crate::settings::variables::Variables;
@@ -19,6 +20,7 @@ use crate::settings::variables::Variables;
 pub(crate) struct Plan {
     pub(crate) places: Places,
     pub(crate) options: Options,
+    pub(crate) grantor: Option<Grantor>,
     pub(crate) http_addr: String,
     pub(crate) token: Option<String>,
     pub(crate) strategy: PathBuf,
@@ -80,12 +82,7 @@ impl Plan {
             pod: Some(pod),
             ..usual
         };
-        if text(&given.election_agent_addr).is_some() {
-            reader.wrong.push(
-                "ELECTION_AGENT_ADDR is set, but this build has no election agent; unset it to elect by NATS"
-                    .to_owned(),
-            );
-        }
+        let grantor = Grantor::new(&mut reader, given, options.cluster.lease_term);
         let data_dir = text(&given.connections.data_dir).map(PathBuf::from);
         let strategy = text(&given.strategy_file)
             .map(PathBuf::from)
@@ -99,7 +96,7 @@ impl Plan {
         let http_addr = text(&given.http_addr).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
         match (places, strategy, reader.wrong.is_empty()) {
             (Some(places), Some(strategy), true) => {
-                Ok(Self { places, options, http_addr, token: text(&given.api_token), strategy })
+                Ok(Self { places, options, grantor, http_addr, token: text(&given.api_token), strategy })
             }
             _ => Err(reader.wrong),
         }
@@ -205,7 +202,7 @@ fn pod(given: &Variables) -> (String, String) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::settings::places::{Charts, Coordination};
     use crate::settings::variables::{CONNECTIONS, Connections, OTHERS};
@@ -245,7 +242,7 @@ mod tests {
     }
 
     /// The plan that follows from these variables, each given as its flag.
-    fn planned(variables: &[(&str, &str)]) -> Result<Plan, Vec<String>> {
+    pub(in crate::commands::defender) fn planned(variables: &[(&str, &str)]) -> Result<Plan, Vec<String>> {
         let flag = |name: &str| format!("--{}", name.to_lowercase().replace('_', "-"));
         let words = variables.iter().flat_map(|(name, value)| [flag(name), (*value).to_owned()]);
         let line = std::iter::once("phalanx".to_owned()).chain(words);
@@ -357,10 +354,16 @@ mod tests {
                 }
             }
         }
-        // Two have no effect here yet: one is refused by name, and one belongs to it.
-        let wrong = planned(&[&FLEET[..], &[("ELECTION_AGENT_ADDR", "a:9090")]].concat()).err().unwrap();
-        assert!(wrong.len() == 1 && wrong[0].contains("ELECTION_AGENT_ADDR"), "{wrong:?}");
-        assert!(planned(&[&FLEET[..], &[("POD_NAMESPACE", "fab-1")]].concat()).is_ok());
+        // Two belong together.
+        let agent = |settings: &[(&str, &str)]| planned(&[&FLEET[..], settings].concat()).unwrap().grantor;
+        assert!(agent(&[("POD_NAMESPACE", "fab-1")]).is_none(), "NATS elects");
+        let usual = agent(&[("ELECTION_AGENT_ADDR", "a:9090, b:9090")]).unwrap();
+        assert_eq!(
+            (&usual.addresses[..], &*usual.election),
+            (&["a:9090".into(), "b:9090".into()][..], "default")
+        );
+        let named = agent(&[("ELECTION_AGENT_ADDR", "a:9090"), ("POD_NAMESPACE", "fab-1")]).unwrap();
+        assert_eq!(named.election, "fab-1");
         let theirs: Vec<&str> =
             CASES.iter().map(|case| case.0).chain(["ELECTION_AGENT_ADDR", "POD_NAMESPACE"]).collect();
         assert_eq!(theirs.len(), 32);
@@ -378,7 +381,9 @@ mod tests {
             given.max_defenders = Some("0".to_owned());
             given.crash_immediate = Some("maybe".to_owned());
             given.weight_rebalance_threshold = Some("7".to_owned());
-            given.election_agent_addr = Some("agent:9090".to_owned());
+            given.election_agent_addr = Some("agent".to_owned());
+            given.election_agent_tls_ca = Some("/nowhere/ca.pem".to_owned());
+            given.pod_namespace = Some("fab 1".to_owned());
             given.connections.nats_servers = Some("nats://a:4222".to_owned());
             given.connections.nats_user = Some("anna".to_owned());
             given.connections.nats_replicas = Some("2".to_owned());
@@ -390,13 +395,15 @@ mod tests {
             "MAX_DEFENDERS is \"0\"; allowed is a whole number from 1 to 100000",
             "CRASH_IMMEDIATE is \"maybe\"; allowed is true or false",
             "WEIGHT_REBALANCE_THRESHOLD is \"7\"; allowed is a part of the mean",
-            "ELECTION_AGENT_ADDR is set, but this build",
+            "ELECTION_AGENT_ADDR has \"agent\"; allowed is a host and a port",
+            "/nowhere/ca.pem cannot be read",
+            "POD_NAMESPACE: ",
             "NATS_USER is set and NATS_PASSWORD is not",
             "NATS_REPLICAS is \"2\"; allowed is 1 or 3",
         ] {
             assert!(wrong.iter().any(|line| line.starts_with(part)), "{part} is not in {wrong:#?}");
         }
-        assert_eq!(wrong.len(), 7, "{wrong:#?}");
+        assert_eq!(wrong.len(), 9, "{wrong:#?}");
     }
 
     #[test]

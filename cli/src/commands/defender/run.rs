@@ -14,18 +14,19 @@ use phalanx_service::{Server, Token};
 use super::plan::Plan;
 use crate::connect::{self, Meeting, Shelf, Trouble};
 use crate::data_folder::DataFolder;
+use crate::settings::election::Grantor;
 use crate::settings::places::Coordination;
 use crate::signals::Stop;
 
 /// How long the farewell may take: a drain of 25 s, and what follows it.
 const FAREWELL: Duration = Duration::from_secs(30);
 
-pub(super) fn run(plan: Plan) -> Result<ExitCode> {
+pub(super) fn run(plan: Plan, until_stdin_ends: bool) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("the runtime cannot be made")?;
-    runtime.block_on(serve(plan))
+    runtime.block_on(serve(plan, until_stdin_ends))
 }
 
-async fn serve(plan: Plan) -> Result<ExitCode> {
+async fn serve(plan: Plan, until_stdin_ends: bool) -> Result<ExitCode> {
     let text = std::fs::read_to_string(&plan.strategy)
         .with_context(|| format!("the strategy file {} cannot be read", plan.strategy.display()))?;
     let strategy = Strategy::parse(&text).map_err(|e| anyhow::anyhow!("{}:{e}", plan.strategy.display()))?;
@@ -46,14 +47,16 @@ async fn serve(plan: Plan) -> Result<ExitCode> {
     // Only whoever has the folder notes its address there: it is not known before the start whether somebody else has it.
     let note_address = || folder.as_ref().map_or(Ok(()), |folder| folder.note_address(&server.url()));
     let mut stop = Stop::listen()?;
+    if until_stdin_ends {
+        stop = stop.and_to_the_end_of_input();
+    }
     let started = tokio::select! {
         () = stop.wanted() => None,
         started = start(&plan, &strategy, &api, &note_address) => Some(started?),
     };
     if let Some(Started { meeting, charts, defender }) = started {
         let defender = Arc::new(defender);
-        let alone = folder.is_some();
-        api.attach(defender.clone(), &*meeting.backend(), &plan.options.settings, alone).await?;
+        api.attach(defender.clone(), &*meeting.backend(), &plan.options.settings).await?;
         note_address()?;
         tokio::select! {
             () = stop.wanted() => {}
@@ -102,7 +105,8 @@ async fn start(
 async fn attempt(plan: &Plan, strategy: &Arc<Holder>, api: &Api) -> Result<Started, Trouble> {
     let (meeting, charts) = connect::connect(&plan.places).await?;
     let observer = Arc::new(api.clone());
-    let options = Options { strategy_file: Some(plan.strategy.clone()), ..plan.options.clone() };
+    let election = plan.grantor.as_ref().map(Grantor::election).transpose().map_err(Trouble::Refused)?;
+    let options = Options { strategy_file: Some(plan.strategy.clone()), election, ..plan.options.clone() };
     let defender =
         Defender::start(meeting.backend(), charts.store(), strategy.clone(), observer, options).await;
     match defender {

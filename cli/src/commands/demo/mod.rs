@@ -1,6 +1,11 @@
+mod apart;
 mod books;
+mod door;
 mod fleet;
 mod ground;
+mod here;
+mod lookout;
+mod picture;
 mod story;
 mod summary;
 mod view;
@@ -14,12 +19,15 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 
 use ground::{Ground, Servers};
-use story::Voice;
+use story::{Story, Voice};
+use summary::Summary;
 use view::Stage;
+
+use crate::signals::Stop;
 
 /// Shows Phalanx at work, without any server or on those you name.
 ///
-/// A simulated fab of 60 chambers sends its runs to five defenders in this process. Meanwhile a defender crashes, two are
+/// A simulated fab of 60 chambers sends its runs to five defenders. Meanwhile a defender crashes, two are
 /// added, and all are replaced one by one in a rolling update. In the end it is counted, from what the fab sent and what is
 /// read back from the store: what was lost, what was done twice, which faults were found, and how many alarms were false.
 #[derive(Args)]
@@ -57,23 +65,12 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 impl Demo {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        if let Some(wrong) = self.servers.wrong() {
+            eprintln!("error: {wrong}");
+            return Ok(ExitCode::from(2));
+        }
         let runtime = tokio::runtime::Runtime::new().context("the runtime cannot be made")?;
-        let told = runtime.block_on(async {
-            let ground = Ground::open(&self.servers).await?;
-            let tell = |voice| story::tell(ground, self.length, self.seed, voice);
-            if self.json {
-                return tell(Voice::Quietly).await.map(Some);
-            }
-            if !io::stdout().is_terminal() {
-                return tell(Voice::Aloud).await.map(Some);
-            }
-            let stage = Arc::<Stage>::default();
-            tokio::select! {
-                told = tell(Voice::OnStage(stage.clone())) => told.map(Some),
-                ended = view::draw(stage.clone(), self.length) => ended.map(|()| None),
-            }
-        })?;
-        let Some(summary) = told else {
+        let Some(summary) = runtime.block_on(self.show())? else {
             eprintln!("ended before it was over");
             return Ok(ExitCode::FAILURE);
         };
@@ -83,5 +80,44 @@ impl Demo {
             println!("\n{}", summary.text());
         }
         Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// What it came to; none where somebody ended it.
+    async fn show(&self) -> Result<Option<Summary>> {
+        let mut stop = Stop::listen()?;
+        let ground = tokio::select! {
+            () = stop.wanted() => return Ok(None),
+            ground = Ground::open(&self.servers) => Arc::new(ground?),
+        };
+        let told = tokio::select! {
+            () = stop.wanted() => Ok(None),
+            told = self.tell(ground.clone()) => told,
+        };
+        // However it ended: servers are left as they were found. If they are not, what was told is still worth reading.
+        if let Err(error) = ground.clear().await {
+            eprintln!("what the demo made at the servers could not be removed: {error:#}");
+        }
+        told
+    }
+
+    async fn tell(&self, ground: Arc<Ground>) -> Result<Option<Summary>> {
+        let tell = |voice| {
+            let Self { length, seed, servers, .. } = self;
+            Story { ground, processes: servers.processes, length: *length, seed: *seed, voice }.tell()
+        };
+        if self.json {
+            return tell(Voice::Quietly).await.map(Some);
+        }
+        if !io::stdout().is_terminal() {
+            return tell(Voice::Aloud).await.map(Some);
+        }
+        let stage = Arc::<Stage>::default();
+        let told = tokio::select! {
+            told = tell(Voice::OnStage(stage.clone())) => told.map(Some),
+            ended = view::draw(stage.clone(), self.length) => ended.map(|()| None),
+        };
+        // The picture is gone by now, and the story is worth reading.
+        stage.lines().iter().for_each(|line| println!("{line}"));
+        told
     }
 }

@@ -63,8 +63,8 @@ impl Summary {
         let mut text = format!(
             "{} runs sent, {} committed, {} lost, {} done twice, {} given up\n\
              {} new maps, {} chambers moved\n\
-             from sending to commit: {:.0} ms for half of them, {:.0} ms for 99 of 100; {:.1} % of what was remembered came \
-             from the cache\n",
+             from sending to commit: {:.0} ms for half of them, {:.0} ms for 99 of 100, the crash included; {:.1} % of what \
+             was remembered came from the cache\n",
             counted.published,
             counted.committed,
             counted.lost,
@@ -80,7 +80,10 @@ impl Summary {
         text +=
             &format!("shifts of 2 σ and more found within 10 runs: {} of {}\n", large.found, large.injected);
         for (kind, found) in &counted.kinds {
-            let runs = runs(found).map_or(String::new(), |runs| format!(", after {runs} runs in the middle"));
+            let runs = runs(found).map_or(String::new(), |runs| {
+                let unit = if runs <= 1.0 { "run" } else { "runs" };
+                format!(", in the median after {runs} {unit}")
+            });
             text += &format!("  {kind}: {} of {}{runs}\n", found.found, found.injected);
         }
         text += &format!(

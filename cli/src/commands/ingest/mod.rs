@@ -70,6 +70,9 @@ struct Sent {
     context: String,
     timestamp: Timestamp,
     chunks: Vec<Bytes>,
+    /// The file as it is, and its content type.
+    file: Bytes,
+    kind: &'static str,
 }
 
 impl Sent {
@@ -88,9 +91,10 @@ impl Ingest {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let chamber = Chamber::new(&self.tool, &self.chamber)?;
         check_context(&self.context)?;
-        let chunks = read_traces(&self.file).with_context(|| self.file.display().to_string())?;
+        let (file, kind, chunks) =
+            read_traces(&self.file).with_context(|| self.file.display().to_string())?;
         let timestamp = self.timestamp.unwrap_or_else(Timestamp::now);
-        let sent = Sent { chamber, context: self.context, timestamp, chunks };
+        let sent = Sent { chamber, context: self.context, timestamp, chunks, file, kind };
         let file = self.strategy.or_else(|| Some(self.place.folder()?.strategy()));
         if self.place.is_left_to_us() {
             // Before anything is opened: a strategy that cannot be used stops it.
@@ -124,22 +128,24 @@ fn read_strategy(file: Option<&Path>) -> anyhow::Result<Strategy> {
     Strategy::parse(&text).map_err(|error| anyhow!("{shown}, {error}"))
 }
 
-/// The traces of a file as they are stored. What cannot be read is refused here, before anything is written.
-fn read_traces(file: &Path) -> anyhow::Result<Vec<Bytes>> {
+/// A file, its content type, and its traces as they are stored. What cannot be read is refused here, before anything is
+/// written.
+fn read_traces(file: &Path) -> anyhow::Result<(Bytes, &'static str, Vec<Bytes>)> {
     let size = std::fs::metadata(file).context("cannot read it")?.len();
     if size > MAX_INPUT as u64 {
         bail!("it has {size} bytes, {MAX_INPUT} is the most");
     }
-    let bytes = std::fs::read(file).context("cannot read it")?;
+    let bytes = Bytes::from(std::fs::read(file).context("cannot read it")?);
     let extension = file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    Ok(match extension.as_str() {
-        "csv" => Recording::from_csv(&bytes)?.to_chunks()?,
-        "json" => Recording::from_json(&bytes)?.to_chunks()?,
+    let (kind, chunks) = match extension.as_str() {
+        "csv" => ("text/csv", Recording::from_csv(&bytes)?.to_chunks()?),
+        "json" => ("application/json", Recording::from_json(&bytes)?.to_chunks()?),
         "mebo" => {
-            let chunks = vec![Bytes::from(bytes)];
+            let chunks = vec![bytes.clone()];
             Traces::decode(&chunks, &[])?;
-            chunks
+            ("application/octet-stream", chunks)
         }
         _ => bail!("traces are in a file whose name ends with .csv, .json or .mebo"),
-    })
+    };
+    Ok((bytes, kind, chunks))
 }

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use anyhow::bail;
 use serde_json::Value;
 
 use super::{LIMIT, LOOK, Sent};
@@ -20,10 +19,11 @@ pub(super) fn process(client: &Client, sent: &Sent) -> anyhow::Result<Value> {
             ("timestamp", Some(sent.timestamp.to_string())),
         ],
     );
-    let [blob] = &sent.chunks[..] else {
-        bail!("the run has {} chunks: a service takes one at a time", sent.chunks.len());
+    let taken = match &sent.chunks[..] {
+        [blob] => client.send(&submit, "application/octet-stream", blob.to_vec())?,
+        // What is too large for one blob is sent as it is: the service divides it.
+        _ => client.send(&submit, sent.kind, sent.file.to_vec())?,
     };
-    let taken = client.send(&submit, "application/octet-stream", blob.to_vec())?;
     let sequence = taken["sequence"].as_u64().map(|sequence| sequence.to_string());
     let look = query(&path("/api/v1/contexts", &[tool, chamber, &sent.context]), &[("sequence", sequence)]);
     let deadline = Instant::now() + LIMIT;

@@ -142,8 +142,8 @@ impl Builder {
     /// Who grants leaderships, if not the backend itself. One that ends leases by itself
     /// ([`Tenure::Term`]) says how long they last, whatever [`Config::lease_term`] is.
     #[must_use]
-    pub fn election(mut self, election: impl Election + 'static) -> Self {
-        self.election = Some(Arc::new(election));
+    pub fn election(mut self, election: Arc<dyn Election>) -> Self {
+        self.election = Some(election);
         self
     }
 

@@ -12,7 +12,6 @@ use super::Api;
 use super::parameters::{chamber, limit, moment, of_store};
 use crate::judge::alarm::alarm_json;
 use crate::record::{Acknowledgement, Alarm, AlarmState, Severity};
-use crate::store::ALARMS_KEPT;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -114,25 +113,16 @@ pub(crate) async fn show(State(api): State<Api>, Path(id): Path<String>) -> Resu
     Ok(Json(find(&api, &id).await?))
 }
 
-/// The alarm of that id: alarms are kept by time, so the newest are looked at first.
+/// The alarm of that id.
 async fn find(api: &Api, id: &str) -> Result<Value, ApiError> {
     if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(ApiError::bad_request(format!("{id:?} is no id of an alarm: it has 32 hex digits")));
     }
-    let attached = api.attached()?;
-    let mut page = None;
-    loop {
-        let store = attached.defender.store();
-        let found = store.alarms(None, Timestamp::now() - ALARMS_KEPT, page.as_deref(), 1_000).await;
-        let found = found.map_err(of_store)?;
-        if let Some((alarm, said)) = found.alarms.iter().find(|(alarm, _)| *alarm.id == *id) {
-            return Ok(shown(alarm, said.as_ref()));
-        }
-        page = found.next;
-        if page.is_none() {
-            return Err(ApiError::not_found(format!("there is no alarm {id}; /api/v1/alarms lists them")));
-        }
-    }
+    let found = api.attached()?.defender.store().alarm(id).await.map_err(of_store)?;
+    let Some((alarm, said)) = found else {
+        return Err(ApiError::not_found(format!("there is no alarm {id}; /api/v1/alarms lists them")));
+    };
+    Ok(shown(&alarm, said.as_ref()))
 }
 
 /// An alarm as it is published, with what people said of it.

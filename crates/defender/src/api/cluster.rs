@@ -1,5 +1,7 @@
 //! The fleet, as any worker sees it.
 
+use std::collections::{BTreeMap, HashMap};
+
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
@@ -100,9 +102,8 @@ pub(crate) async fn cluster(State(api): State<Api>) -> Result<Json<Cluster>, Api
             heartbeat_age_seconds: age(entry),
         })
     };
-    // What a process said while it waited for its id stays for a while after it got one.
     let waits = |one: &Member| !one.standby || one.heartbeat_age_seconds < HEARD;
-    let mut workers: Vec<Member> = beats.iter().filter_map(member).filter(waits).collect();
+    let mut workers: Vec<Member> = newest(&beats).filter_map(member).filter(waits).collect();
     let number =
         |id: &Option<String>| id.as_ref().and_then(|id| id.strip_prefix("defender-")?.parse::<u32>().ok());
     workers.sort_by_key(|one| (one.standby, number(&one.defender_id), one.pod_name.clone()));
@@ -116,6 +117,25 @@ pub(crate) async fn cluster(State(api): State<Api>) -> Result<Json<Cluster>, Api
         window: window(&state["window"], assignments.get("defender-state").map(age)),
         workers,
     }))
+}
+
+/// What each process said last. What it said while it waited for its id, or under another one, stays for a while after.
+fn newest(beats: &BTreeMap<String, Entry>) -> impl Iterator<Item = (&String, &Entry)> {
+    let process = |entry: &Entry| -> Option<String> {
+        let beat: Value = serde_json::from_slice(&entry.value).ok()?;
+        beat["podUid"].as_str().map(str::to_owned)
+    };
+    let mut last = HashMap::<String, u64>::new();
+    for entry in beats.values() {
+        if let Some(process) = process(entry) {
+            let at = last.entry(process).or_default();
+            *at = entry.stored_at.max(*at);
+        }
+    }
+    let is_newest = move |entry: &Entry| {
+        process(entry).is_none_or(|process| last.get(&process) == Some(&entry.stored_at))
+    };
+    beats.iter().filter(move |(_, entry)| is_newest(entry))
 }
 
 /// The window as it stands now: it was told some time ago.
@@ -154,5 +174,31 @@ pub(crate) async fn scale(State(api): State<Api>, Json(scale): Json<Scale>) -> R
         Ok(()) => Ok(Json(json!({ "fleetSize": scale.fleet_size }))),
         Err(error @ CommandError::FleetSize { .. }) => Err(ApiError::bad_request(error.to_string())),
         Err(error) => Err(ApiError::unavailable(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use phalanx_cluster::core::types::Revision;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_shown_once_by_what_it_said_last() {
+        let entry = |key: &str, uid: &str, stored_at: u64| {
+            let value = json!({ "podUid": uid }).to_string().into();
+            (key.to_owned(), Entry { key: key.to_owned(), value, revision: Revision(1), stored_at })
+        };
+        let beats = BTreeMap::from([
+            // It waited, and has an id now.
+            entry("standby-a", "a", 1),
+            entry("defender-0", "a", 2),
+            // It had an id, and waits now.
+            entry("defender-1", "b", 3),
+            entry("standby-b", "b", 4),
+            entry("standby-c", "c", 5),
+        ]);
+        let shown: Vec<&String> = newest(&beats).map(|(key, _)| key).collect();
+        assert_eq!(shown, ["defender-0", "standby-b", "standby-c"]);
     }
 }

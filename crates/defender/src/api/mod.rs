@@ -115,21 +115,15 @@ impl Api {
             .build(own)
     }
 
-    /// The worker has started on that backend. `announces` says whether new chambers are announced as they come, which
-    /// is for whoever is a fleet of its own.
+    /// The worker has started on that backend.
     pub async fn attach(
         &self,
         defender: Arc<Defender>,
         backend: &dyn Backend,
         settings: &Settings,
-        announces: bool,
     ) -> Result<(), backend::Error> {
         let stores = Stores::open(backend, settings).await?;
-        let mut collector = defender.collector().clone();
-        if announces {
-            collector = collector.announcing(stores.assignments.clone());
-        }
-        self.0.intake.open(collector);
+        self.0.intake.open(defender.collector().clone().announcing(stores.assignments.clone()));
         *lock(&self.0.attached) = Some(Arc::new(Attached { defender, stores }));
         *lock(&self.0.waits_for) = None;
         Ok(())

@@ -104,6 +104,9 @@ pub trait ChartStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<AlarmPage, StoreError>;
 
+    /// One alarm by its id, with what people said of it. An attempt that does not count raised none.
+    async fn alarm(&self, id: &str) -> Result<Option<(Alarm, Option<Acknowledgement>)>, StoreError>;
+
     /// Notes what a person said of an alarm. Of two sayings the later stays.
     async fn acknowledge(&self, alarm: &str, what: &Acknowledgement) -> Result<(), StoreError>;
 

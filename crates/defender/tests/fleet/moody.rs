@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 use phalanx_cluster::core::Position;
-use phalanx_defender::record::{Acknowledgement, Chamber, Context, Metadata, Results, StateRow, UChart};
+use phalanx_defender::record::{
+    Acknowledgement, Alarm, Chamber, Context, Metadata, Results, StateRow, UChart,
+};
 use phalanx_defender::store::{AlarmPage, ChartStore, StoreError};
 use tokio::sync::watch;
 
@@ -139,6 +141,10 @@ impl ChartStore for Moody {
         limit: usize,
     ) -> Result<AlarmPage, StoreError> {
         self.ask().await?.alarms(chamber, since, page, limit).await
+    }
+
+    async fn alarm(&self, id: &str) -> Result<Option<(Alarm, Option<Acknowledgement>)>, StoreError> {
+        self.ask().await?.alarm(id).await
     }
 
     async fn acknowledge(&self, alarm: &str, what: &Acknowledgement) -> Result<(), StoreError> {

@@ -80,7 +80,7 @@ impl Site {
         let settings = options.settings.clone();
         let defender = Defender::start(backend.clone(), moody.clone(), holder, observer(&api), options);
         let defender = Arc::new(defender.await.unwrap());
-        api.attach(defender.clone(), &*backend, &settings, true).await.unwrap();
+        api.attach(defender.clone(), &*backend, &settings).await.unwrap();
         let url = server.url();
         Served { defender, api, metrics, moody, faults, url, _server: server }
     }

@@ -44,6 +44,19 @@ pub(super) async fn list(
     Ok(AlarmPage { alarms: alarms.map(|(alarm, said, _)| seen(alarm, said)).collect(), next })
 }
 
+/// An alarm that is not there is one question.
+pub(super) async fn one(link: &Link, id: &str) -> Result<Option<(Alarm, Option<Acknowledgement>)>> {
+    type Place = (String, String, CqlTimestamp);
+    let Some((tool, chamber, raised)) = all::<Place>(link.run(|s| &s.alarm_by_id, (id,)).await?)?.pop()
+    else {
+        return Ok(None);
+    };
+    let found = link.run(|s| &s.alarm, (&*tool, &*chamber, raised, id)).await?;
+    let Some(row) = all::<AlarmRow>(found)?.pop() else { return Ok(None) };
+    let (alarm, said, counts) = complete(link, row).await?;
+    Ok(counts.then(|| seen(alarm, said)))
+}
+
 /// What people said of it, and whether the attempt that wrote it counts: a later attempt at the same message that did not
 /// write it has taken it back.
 async fn complete(link: &Link, row: AlarmRow) -> Result<(Alarm, Option<Acknowledgement>, bool)> {

@@ -26,7 +26,7 @@ use self::rows::{ContextRow, MetadataRow, Numbers, PutAlarm, PutUChart, StoredSt
 pub use self::schema::{Applied, Replication, show};
 use super::encoding::{self, Time, Word as _, microseconds, newest_pair, pair, signed};
 use super::{AlarmPage, ChartStore, StoreError, check, check_chunks, complete, prune_below};
-use crate::record::{Acknowledgement, Chamber, Context, Metadata, Results, StateRow, UChart};
+use crate::record::{Acknowledgement, Alarm, Chamber, Context, Metadata, Results, StateRow, UChart};
 
 /// How many chambers are written at once.
 const METADATA_AT_ONCE: usize = 64;
@@ -199,8 +199,9 @@ impl ChartStore for Cassandra {
         for alarm in &results.alarms {
             let row = PutAlarm::new(numbers, alarm);
             writes.push(Box::pin(async move { link.run(|s| &s.put_alarm, row).await.map(|_| ()) }));
-            let row = row.of_day();
-            writes.push(Box::pin(async { link.run(|s| &s.put_alarm_of_day, row).await.map(|_| ()) }));
+            let (of_day, by_id) = (row.of_day(), row.by_id());
+            writes.push(Box::pin(async { link.run(|s| &s.put_alarm_of_day, of_day).await.map(|_| ()) }));
+            writes.push(Box::pin(async move { link.run(|s| &s.put_alarm_by_id, by_id).await.map(|_| ()) }));
         }
         writes.push(Box::pin(self.put_state(results, numbers)));
         try_join_all(writes).await?;
@@ -230,6 +231,10 @@ impl ChartStore for Cassandra {
         limit: usize,
     ) -> Result<AlarmPage, StoreError> {
         alarms::list(&self.link, chamber, since, page, limit).await
+    }
+
+    async fn alarm(&self, id: &str) -> Result<Option<(Alarm, Option<Acknowledgement>)>, StoreError> {
+        alarms::one(&self.link, id).await
     }
 
     async fn acknowledge(&self, alarm: &str, what: &Acknowledgement) -> Result<(), StoreError> {

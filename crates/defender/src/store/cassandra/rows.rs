@@ -246,6 +246,11 @@ impl<'a> PutAlarm<'a> {
         }
     }
 
+    /// Where it is found by its id: that, the chamber, and when it was raised.
+    pub(super) fn by_id(&self) -> (&'a str, &'a str, &'a str, CqlTimestamp, i64) {
+        (self.alarm_id, self.tool_id, self.chamber_id, self.raised_at, self.written_at)
+    }
+
     pub(super) fn of_day(self) -> PutAlarmOfDay<'a> {
         PutAlarmOfDay { day: date(day(self.raised_at.0)), alarm: self }
     }

@@ -2,15 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::ControlFlow;
 use std::str::FromStr;
 
+use futures_util::future::try_join_all;
 use scylla::client::session::Session;
+use scylla::response::PagingState;
+use scylla::value::CqlTimestamp;
 
 use super::config::check_keyspace;
-use super::fault::fault;
+use super::fault::{fault, prepare_fault};
 use crate::store::{ALARMS_KEPT, StoreError, T_CHARTS_KEPT, U_CHARTS_KEPT};
 
 type Column = (&'static str, &'static str);
+
+/// How many alarms are written down at once.
+const ALARMS_AT_ONCE: usize = 64;
 
 struct Table {
     name: &'static str,
@@ -61,6 +68,8 @@ const ALARM_OF_CHAMBER: &[Column] = &[
     ("position", POSITION),
     ("take", "bigint"),
 ];
+
+const ALARMS_BY_ID: &str = "alarms_by_id";
 
 const TABLES: &[Table] = &[
     Table {
@@ -144,6 +153,14 @@ const TABLES: &[Table] = &[
         partition: &[("day", "date")],
         clustering: ALARM_ORDER,
         columns: ALARM_OF_CHAMBER,
+        ttl: ALARMS_KEPT.as_secs(),
+    },
+    Table {
+        name: ALARMS_BY_ID,
+        about: "where an alarm is found by its id",
+        partition: &[("alarm_id", "text")],
+        clustering: &[],
+        columns: &[("tool_id", "text"), ("chamber_id", "text"), ("raised_at", "timestamp")],
         ttl: ALARMS_KEPT.as_secs(),
     },
     Table {
@@ -328,10 +345,45 @@ pub(super) async fn apply(
     }
     let usual = Replication::Everywhere(3);
     run(session, create_keyspace(keyspace, replication.unwrap_or(&usual))).await?;
-    for table in missing {
+    for table in &missing {
         run(session, create_table(keyspace, table)).await?;
     }
+    let is_missing = |name: &str| missing.iter().any(|table| table.name == name);
+    // Made by a program that did not have the table: its alarms are found by their ids, too.
+    if is_missing(ALARMS_BY_ID) && !is_missing("alarms") {
+        index_alarms(session, keyspace).await?;
+    }
     Ok(Applied::Made)
+}
+
+/// Writes down where every alarm there is lies, for as long as it is kept. Should it be interrupted, dropping the table and
+/// applying again repeats it.
+async fn index_alarms(session: &Session, keyspace: &str) -> Result<(), StoreError> {
+    let select = format!(
+        "SELECT alarm_id, tool_id, chamber_id, raised_at, TTL(message), WRITETIME(message) FROM {keyspace}.alarms"
+    );
+    let insert = format!(
+        "INSERT INTO {keyspace}.alarms_by_id (alarm_id, tool_id, chamber_id, raised_at) VALUES (?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?"
+    );
+    let insert = session.prepare(insert).await.map_err(|e| prepare_fault(&e))?;
+    type Row = (String, String, String, CqlTimestamp, Option<i32>, Option<i64>);
+    let mut state = PagingState::start();
+    loop {
+        let page = session.query_single_page(&*select, (), state).await;
+        let (page, next) = page.map_err(|e| fault(&e))?;
+        let rows = super::rows::all::<Row>(page)?;
+        for some in rows.chunks(ALARMS_AT_ONCE) {
+            let written = some.iter().map(async |(id, tool, chamber, raised, ttl, at)| {
+                let row = (id, tool, chamber, raised, ttl.unwrap_or_default(), at.unwrap_or_default());
+                session.execute_unpaged(&insert, row).await.map(drop).map_err(|e| fault(&e))
+            });
+            try_join_all(written).await?;
+        }
+        match next.into_paging_control_flow() {
+            ControlFlow::Continue(more) => state = more,
+            ControlFlow::Break(()) => return Ok(()),
+        }
+    }
 }
 
 /// Refuses tables that are not these.

@@ -63,6 +63,9 @@ statements! {
     put_alarm_of_day: "INSERT INTO {ks}.alarms_by_day (day, ", ALARM_COLUMNS, ") VALUES (:day, :tool_id, :chamber_id, :raised_at, :alarm_id,
         :raised_at_ns, :indicator, :rule, :severity, :value, :broken_limit, :context_id, :state, :cleared_by, :cleared_at, :cleared_at_ns,
         :message, :position, :take) USING TIMESTAMP :written_at";
+    put_alarm_by_id: "INSERT INTO {ks}.alarms_by_id (alarm_id, tool_id, chamber_id, raised_at) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
+    alarm_by_id: "SELECT tool_id, chamber_id, raised_at FROM {ks}.alarms_by_id WHERE alarm_id = ?";
+    alarm: "SELECT ", ALARM_COLUMNS, " FROM {ks}.alarms", OF_CHAMBER, " AND raised_at = ? AND alarm_id = ?";
     /// From one millisecond to another, both included, the newest first.
     alarms: "SELECT ", ALARM_COLUMNS, " FROM {ks}.alarms", OF_CHAMBER, " AND raised_at >= ? AND raised_at <= ? LIMIT ?";
     /// What is left of one millisecond.

@@ -40,6 +40,14 @@ async fn pages(
     }
 }
 
+/// A few alarms of one chamber, as they were written.
+pub async fn some(store: &dyn ChartStore) -> Vec<Alarm> {
+    let chamber = chamber();
+    let alarms: Vec<Alarm> = (1..=3).map(|number| alarm(&chamber, &number.to_string(), number)).collect();
+    write(store, &chamber, 1, 1, alarms.clone()).await;
+    alarms
+}
+
 /// Raised, and later cleared: one row, by chamber and over all.
 pub async fn an_alarm_is_raised_and_cleared_in_place(store: &dyn ChartStore) {
     let chamber = chamber();
@@ -88,6 +96,25 @@ pub async fn alarms_of_all_chambers_come_in_pages_across_days(store: &dyn ChartS
         assert_eq!(found, expected, "{limit}");
     }
     assert_eq!(pages(store, None, 0, 3, &one).await.concat(), expected[..5]);
+}
+
+/// As it stands, with what people said of it; what is not there, or was taken back, is not found.
+pub async fn an_alarm_is_found_by_its_id(store: &dyn ChartStore) {
+    let chamber = chamber();
+    let find = async |alarm: &Alarm| store.alarm(&alarm.id).await.expect("an answer");
+    let (ghost, real) = (alarm(&chamber, "ghost", 1), alarm(&chamber, "real", 2));
+    assert_eq!(find(&real).await, None);
+    write(store, &chamber, 1, 1, vec![ghost.clone(), real.clone()]).await;
+    write(store, &chamber, 1, 2, vec![real.clone()]).await;
+    assert_eq!(find(&ghost).await, None);
+    assert_eq!(find(&real).await, Some((real.clone(), None)));
+    let when = at(5).round(jiff::Unit::Millisecond).expect("a time");
+    let said = Acknowledgement { by: "anna".into(), at: when, comment: String::new() };
+    store.acknowledge(&real.id, &said).await.expect("noted");
+    let cleared = Some(("run-2".into(), at(2)));
+    let cleared = Alarm { state: AlarmState::Cleared, cleared, ..real.clone() };
+    write(store, &chamber, 2, 1, vec![cleared.clone()]).await;
+    assert_eq!(find(&real).await, Some((cleared, Some(said))));
 }
 
 /// With the text.

@@ -42,6 +42,7 @@ macro_rules! chart_store_conformance {
             alarms::alarms_of_a_chamber_come_in_pages,
             alarms::alarms_of_all_chambers_come_in_pages_across_days,
             alarms::a_page_that_nobody_gave_is_refused,
+            alarms::an_alarm_is_found_by_its_id,
             alarms::what_people_said_is_untouched_by_processing,
             alarms::an_alarm_of_an_attempt_that_does_not_count_is_not_listed,
         }

@@ -22,7 +22,7 @@ use self::write::Ready;
 use self::writer::Writer;
 use super::encoding::{Time, signed};
 use super::{AlarmPage, ChartStore, StoreError, check, check_chunks};
-use crate::record::{Acknowledgement, Chamber, Context, Metadata, Results, StateRow, UChart};
+use crate::record::{Acknowledgement, Alarm, Chamber, Context, Metadata, Results, StateRow, UChart};
 
 /// How long SQLite waits for another process that has the file.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -204,6 +204,11 @@ impl ChartStore for Sqlite {
     ) -> Result<AlarmPage, StoreError> {
         let (chamber, page) = (chamber.cloned(), page.map(str::to_owned));
         self.read(move |db| read::alarms(db, chamber.as_ref(), since, page.as_deref(), limit)).await
+    }
+
+    async fn alarm(&self, id: &str) -> Result<Option<(Alarm, Option<Acknowledgement>)>, StoreError> {
+        let id = id.to_owned();
+        self.read(move |db| read::one_alarm(db, &id)).await
     }
 
     async fn acknowledge(&self, alarm: &str, what: &Acknowledgement) -> Result<(), StoreError> {

@@ -184,17 +184,14 @@ pub(super) fn alarms(
     let limit = limit.max(1);
     let after = page.map(After::read).transpose()?;
     let (ms, id) = after.map_or((i64::MAX, Arc::from("")), |after| (after.raised_ms, after.id));
-    // An alarm whose message was done by a later attempt, which did not write it, never was.
     let sql = |from: &str, of: &str| {
-        format!(
-            "SELECT alarm.*, said.acknowledged_by, said.acknowledged_at, said.comment
-            FROM {from} LEFT JOIN alarm_acknowledgements AS said ON said.alarm_id = alarm.alarm_id
-            WHERE {of} alarm.raised_at >= ?1 AND alarm.raised_at <= ?2 AND (alarm.raised_at < ?2 OR alarm.alarm_id > ?3)
-                AND NOT EXISTS (SELECT 1 FROM contexts WHERE contexts.tool_id = alarm.tool_id
-                    AND contexts.chamber_id = alarm.chamber_id AND contexts.generation = alarm.generation
-                    AND contexts.sequence = alarm.sequence AND contexts.take > alarm.take)
-            ORDER BY alarm.raised_at DESC, alarm.alarm_id LIMIT ?4"
-        )
+        let found = selected(
+            from,
+            &format!(
+                "{of} alarm.raised_at >= ?1 AND alarm.raised_at <= ?2 AND (alarm.raised_at < ?2 OR alarm.alarm_id > ?3)"
+            ),
+        );
+        format!("{found} ORDER BY alarm.raised_at DESC, alarm.alarm_id LIMIT ?4")
     };
     let (since, most) = (Time::from(since).ms, rows(limit.saturating_add(1)));
     let mut alarms = match chamber {
@@ -213,6 +210,22 @@ pub(super) fn alarms(
     let next = last
         .map(|(alarm, _)| After { raised_ms: Time::from(alarm.raised_at).ms, id: alarm.id.clone() }.token());
     Ok(AlarmPage { alarms, next })
+}
+
+/// Alarms with what people said of them. One whose message was done by a later attempt, which did not write it, never was.
+fn selected(from: &str, which: &str) -> String {
+    format!(
+        "SELECT alarm.*, said.acknowledged_by, said.acknowledged_at, said.comment
+        FROM {from} LEFT JOIN alarm_acknowledgements AS said ON said.alarm_id = alarm.alarm_id
+        WHERE {which}
+            AND NOT EXISTS (SELECT 1 FROM contexts WHERE contexts.tool_id = alarm.tool_id
+                AND contexts.chamber_id = alarm.chamber_id AND contexts.generation = alarm.generation
+                AND contexts.sequence = alarm.sequence AND contexts.take > alarm.take)"
+    )
+}
+
+pub(super) fn one_alarm(db: &Connection, id: &str) -> Result<Option<(Alarm, Option<Acknowledgement>)>> {
+    Ok(all(db, &selected("alarms AS alarm", "alarm.alarm_id = ?1"), params![id], alarm)?.pop())
 }
 
 fn alarm(row: &Row<'_>) -> Result<(Alarm, Option<Acknowledgement>)> {

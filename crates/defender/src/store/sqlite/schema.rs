@@ -67,6 +67,9 @@ const TABLES: &str = "
         PRIMARY KEY (tool_id, chamber_id)) WITHOUT ROWID;
 ";
 
+/// What makes questions faster and changes no table: files that were made without get it when they are opened.
+const INDEXES: &str = "CREATE INDEX IF NOT EXISTS alarms_by_id ON alarms (alarm_id);";
+
 /// Opens the file to write to, and makes the tables if it is empty.
 pub(super) fn open(path: &std::path::Path) -> Result<Connection, StoreError> {
     let name = path.display();
@@ -116,6 +119,7 @@ pub(super) fn open(path: &std::path::Path) -> Result<Connection, StoreError> {
         );
         db.execute_batch(&make).map_err(here)?;
     }
+    db.execute_batch(INDEXES).map_err(here)?;
     db.set_prepared_statement_cache_capacity(64);
     Ok(db)
 }
