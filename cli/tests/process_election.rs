@@ -217,6 +217,69 @@ async fn a_node_with_an_emptied_folder_comes_back_with_the_same_command_and_catc
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn five_nodes_bear_the_loss_of_two() {
+    let mut set = Set::start(5).await;
+    let held = take(&set.client(), "fab-1", "a", LONG).await;
+    let first = set.leader().await;
+    set.kill(first);
+    let second = set.leader().await;
+    set.kill(second);
+    let client = set.client();
+    let renewed = within("a renewal by three", LONG, async || client.renew(&held).await.ok()).await;
+    assert_eq!(renewed.epoch, held.epoch);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_away_for_long_gets_a_snapshot_and_epochs_survive_it() {
+    // More than are kept: a snapshot for every 2,000, and 500 behind it.
+    const ENTRIES: u64 = 2600;
+    const HOUR: Duration = Duration::from_secs(3600);
+    let mut set = Set::start(3).await;
+    let away = set.leader().await % 3 + 1;
+    set.kill(away);
+    let client = set.client();
+    let mut epochs = BTreeMap::new();
+    for number in 0..50 {
+        let election = format!("election-{number}");
+        let held = take(&client, &election, "first", HOUR).await;
+        client.release(&held).await.unwrap();
+        epochs.insert(election.clone(), take(&client, &election, "second", HOUR).await.epoch);
+    }
+    let mut held = take(&client, "fab-1", "a", HOUR).await;
+    let status = async |id: u64| set.client_of(&[id]).status().await.pop().unwrap().1.unwrap();
+    let any = *set.nodes.keys().next().unwrap();
+    while status(any).await.last_log_index < ENTRIES {
+        for _ in 0..100 {
+            held = client.renew(&held).await.unwrap();
+        }
+    }
+    assert!(status(any).await.snapshot_index > 0);
+    set.start_node(away, &[]);
+    within("the node to catch up", LONG, async || {
+        let now = set.client_of(&[away]).status().await.pop()?.1.ok()?;
+        (now.applied_index >= ENTRIES && now.snapshot_index > 0).then_some(())
+    })
+    .await;
+    for id in [1, 2, 3] {
+        set.kill(id);
+    }
+    for id in [1, 2, 3] {
+        set.start_node(id, &[]);
+    }
+    set.leader().await;
+    // The one that was away must be heard too: without it there is no majority.
+    let other = [1, 2, 3].into_iter().find(|id| *id != away).unwrap();
+    set.kill(other);
+    let client = set.client_of(&[away]);
+    let renewed = within("a renewal", LONG, async || client.renew(&held).await.ok()).await;
+    assert_eq!((renewed.epoch, renewed.renewals > held.renewals), (held.epoch, true));
+    for (election, epoch) in epochs {
+        let seen = client.leader(&election).await.unwrap();
+        assert_eq!((&*seen.leader, seen.epoch), ("second", epoch), "{election}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn operators_see_who_leads_and_can_make_a_leader_resign() {
     let mut set = Set::start(3).await;
     let client = set.client();

@@ -11,7 +11,7 @@ use crate::leases::Command;
 /// How often terms are looked at: so much later than its end a lease may be taken by another.
 const LOOK: Duration = Duration::from_millis(20);
 /// A leader that no majority answered for so long does not serve.
-const UNHEARD: Duration = Duration::from_millis(1500);
+const UNHEARD: Duration = Duration::from_millis(1000);
 /// How long it is silent then: longer than the others need to find another leader.
 const SILENCE: Duration = Duration::from_millis(2000);
 
@@ -45,15 +45,24 @@ impl Node {
     pub(super) async fn make_room(self) {
         let mut look = tokio::time::interval(Duration::from_millis(100));
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut was_told = false;
         loop {
             look.tick().await;
-            if self.heard_by_a_majority().is_err() {
-                self.say("warning: this node leads but no majority answers it: it is silent for 2 s, so that others can lead");
-                self.peers().fall_silent(Instant::now() + SILENCE);
-                tokio::time::sleep(SILENCE).await;
-                // The others get a full chance to answer before it is looked at again.
-                tokio::time::sleep(UNHEARD).await;
+            let is_heard = self.heard_by_a_majority().is_ok();
+            if is_heard {
+                was_told = false;
+                continue;
             }
+            if !was_told {
+                was_told = true;
+                self.say(
+                    "warning: this node leads but no majority answers it: it falls silent so that others can lead",
+                );
+            }
+            self.peers().fall_silent(Instant::now() + SILENCE);
+            tokio::time::sleep(SILENCE).await;
+            // The others get a full chance to answer before it is looked at again.
+            tokio::time::sleep(UNHEARD).await;
         }
     }
 

@@ -36,8 +36,8 @@ const HEARTBEAT_MS: u64 = 150;
 const CANDIDACY_MS_MIN: u64 = 350;
 const CANDIDACY_MS_MAX: u64 = 650;
 /// A snapshot for so many entries, and so many are kept behind it for those that were away for a moment.
-const SNAPSHOT_ENTRIES: u64 = 5000;
-const KEPT_ENTRIES: u64 = 1000;
+const SNAPSHOT_ENTRIES: u64 = 2000;
+const KEPT_ENTRIES: u64 = 500;
 /// A follower that has heard nothing for so long does not know how things are.
 const OUT_OF_TOUCH: Duration = Duration::from_millis(2000);
 
@@ -109,6 +109,9 @@ struct Inside {
 impl Node {
     /// Opens the folder and begins to take part as soon as that is possible.
     pub(crate) async fn start(config: Config, measured: Arc<Metrics>) -> Result<Self, Error> {
+        for address in config.peers.values().chain(&config.join) {
+            config.security.endpoint(address)?;
+        }
         let routes = config.peers.iter().filter(|(id, _)| **id != config.id);
         let peers = Peers::new(config.security.clone(), routes.map(|(id, at)| (*id, at.clone())).collect())?;
         let (disk, found) = Disk::open(&config.data_dir)?;

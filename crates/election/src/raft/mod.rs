@@ -1,5 +1,7 @@
 //! Replication: what Raft is told about our commands, where it keeps them, and how its nodes speak to each other.
 
+#![allow(clippy::result_large_err, reason = "Raft's own errors are large")]
+
 pub(crate) mod disk;
 pub(crate) mod log;
 pub(crate) mod machine;
