@@ -28,9 +28,11 @@ impl Ground {
             .env("NATS_SERVERS", &self.nats)
             .env("NATS_REPLICAS", self.replicas.to_string())
             .env("CASSANDRA_HOSTS", &self.cassandra)
-            .env("CASSANDRA_KEYSPACE", &self.keyspace)
             .env_remove("DATA_DIR")
             .env_remove("PHALANX_URL");
+        if !self.keyspace.is_empty() {
+            command.env("CASSANDRA_KEYSPACE", &self.keyspace);
+        }
         command
     }
 

@@ -128,8 +128,10 @@ impl Ground {
 
 impl OnServers {
     async fn remove(&self, settings: &Settings) -> Result<()> {
-        self.nats.remove(settings).await?;
-        Ok(Cassandra::remove(&self.cassandra).await?)
+        // Each for itself: what one server keeps is no reason to leave things at the other.
+        let removed = self.nats.remove(settings).await;
+        Cassandra::remove(&self.cassandra).await?;
+        Ok(removed?)
     }
 }
 
