@@ -83,9 +83,10 @@ impl Connection {
         Ok(Self { client, js, timeout: config.timeout, made })
     }
 
-    /// Asks JetStream.
+    /// Asks JetStream. `Null` is an empty body: some requests are refused with any other.
     pub(crate) async fn api<T: DeserializeOwned>(&self, subject: &str, body: &Value) -> Result<T, Trouble> {
-        self.api_within(self.timeout, subject, body.to_string().into()).await
+        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        self.api_within(self.timeout, subject, body).await
     }
 
     pub(crate) async fn api_within<T: DeserializeOwned>(

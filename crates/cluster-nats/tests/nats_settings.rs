@@ -10,6 +10,7 @@ use async_nats::jetstream::stream::{
 };
 use async_nats::jetstream::{self, kv};
 use common::{connect, invalid};
+use futures_util::TryStreamExt as _;
 use phalanx_cluster::backend::{Backend, BucketConfig, Error, LogConfig, Settings, Stores};
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_testkit::nats::Server;
@@ -22,6 +23,19 @@ async fn jetstream(server: &Server) -> jetstream::Context {
 
 async fn info(js: &jetstream::Context, stream: &str) -> Info {
     js.get_stream(stream).await.unwrap().get_info().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_a_fleet_has_made_can_be_removed_and_made_again() {
+    let server = Server::start().unwrap();
+    let nats = connect(&server.url()).await;
+    let settings = Settings::default();
+    Stores::open(&nats, &settings).await.unwrap();
+    nats.remove(&settings).await.unwrap();
+    let left: Vec<String> = jetstream(&server).await.stream_names().try_collect().await.unwrap();
+    assert_eq!(left, Vec::<String>::new());
+    nats.remove(&settings).await.expect("what is not there is no error");
+    Stores::open(&nats, &settings).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
