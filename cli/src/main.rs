@@ -10,6 +10,7 @@ mod place;
 mod random;
 mod settings;
 mod signals;
+mod waiting;
 
 use std::io;
 use std::process::ExitCode;

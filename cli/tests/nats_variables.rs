@@ -292,8 +292,8 @@ fn plans_are_made_by_what_the_variables_say() {
             (map["chambers"].as_array()?.len() == weights.len()).then_some(map)
         });
         let owner = |n: usize| {
-            let mut chambers = map["chambers"].as_array().unwrap().iter();
-            let chamber = chambers.find(|one| one["chamberId"] == n.to_string()).unwrap();
+            let (mut chambers, name) = (map["chambers"].as_array().unwrap().iter(), n.to_string());
+            let chamber = chambers.find(|one| one["chamberId"] == *name).unwrap();
             chamber["defenderId"].as_str().unwrap().to_owned()
         };
         let owners: Vec<String> = (0..weights.len()).map(owner).collect();

@@ -9,6 +9,7 @@ use phalanx_defender::store::Cassandra;
 use phalanx_defender::store::cassandra::{Applied, KEYSPACE, Replication, show};
 
 use crate::cassandra::CassandraArgs;
+use crate::waiting::Waiting;
 
 /// Makes or shows the tables of Cassandra, where a fleet keeps its charts.
 #[derive(Args)]
@@ -49,9 +50,11 @@ impl Schema {
             Command::Apply { cassandra, replication } => {
                 let config = cassandra.config()?;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                let applied = runtime
-                    .block_on(Cassandra::apply(&config, replication.as_ref()))
-                    .with_context(|| format!("keyspace {} on {}", config.keyspace, config.hosts))?;
+                let waiting = Waiting::until(format!("tables in keyspace {}", config.keyspace));
+                let applied = runtime.block_on(Cassandra::apply(&config, replication.as_ref()));
+                drop(waiting);
+                let applied =
+                    applied.with_context(|| format!("keyspace {} on {}", config.keyspace, config.hosts))?;
                 let what = match applied {
                     Applied::Made => "made",
                     Applied::AlreadyThere => "already there",

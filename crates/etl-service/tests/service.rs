@@ -345,3 +345,31 @@ fn probes_answer_and_every_route_is_in_the_committed_document() {
     }
     running.stop();
 }
+
+#[test]
+fn a_provider_that_panics_fails_its_own_run_and_nothing_else() {
+    let setup = Setup::new().with_bug_in("cce");
+    let running = setup.start();
+    let start = |id: &str| running.post(&format!("/api/v1/etl/providers/{id}/start"));
+    let failed = |runs: usize| {
+        until("its run has failed", || {
+            let cce = running.get("/api/v1/etl/providers/cce").1;
+            let all = cce["runs"].as_array()?;
+            (all.len() == runs && all.iter().all(|run| run["outcome"] == "failed")).then_some(cce)
+        })
+    };
+    assert_eq!(start("cce").0, 200);
+    let cce = failed(1);
+    assert!(cce.to_string().contains("the provider has panicked, which is a bug in it"), "{cce}");
+    assert_eq!(cce["state"], "TERMINATED", "{cce}");
+    // The others go on, and it can be tried again.
+    assert_eq!(start("asvs").0, 200);
+    until("another has completed", || {
+        let asvs = running.get("/api/v1/etl/providers/asvs").1;
+        asvs["last_outcome"].as_str().is_some_and(|outcome| outcome.starts_with("completed")).then_some(())
+    });
+    assert_eq!(start("cce").0, 200);
+    failed(2);
+    assert_eq!(running.get("/health/live").0, 200);
+    running.stop();
+}

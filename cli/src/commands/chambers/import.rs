@@ -13,6 +13,7 @@ use phalanx_defender::weights;
 use crate::client::{Client, OutputArgs};
 use crate::commands::show;
 use crate::place::{Place, Way};
+use crate::waiting::Waiting;
 
 /// Takes a list of chambers in: all of it, or, where a line is wrong, nothing.
 ///
@@ -42,6 +43,7 @@ impl Import {
         // What is wrong is said here, with the name of the file, whoever takes it in.
         let chambers = weights::import(&text, Timestamp::now()).with_context(|| shown.clone())?;
         let runtime = tokio::runtime::Runtime::new()?;
+        let waiting = Waiting::until(format!("storing {}", show::counted(chambers.len() as u64, "chamber")));
         match runtime.block_on(self.place.way())? {
             Way::Service(client) => hand_in(&client, text)?,
             Way::Direct(direct) => runtime.block_on(async {
@@ -50,6 +52,7 @@ impl Import {
                 stored
             })?,
         }
+        drop(waiting);
         let weight: u64 = chambers.iter().fold(0, |sum, chamber| sum.saturating_add(chamber.weight));
         match self.output.json {
             true => show::json(&serde_json::json!({ "imported": chambers.len(), "weight": weight }))?,

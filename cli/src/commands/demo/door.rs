@@ -2,11 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+
+/// How long nobody is let in when there are too many.
+const FULL: Duration = Duration::from_millis(100);
 
 /// Open until it is dropped.
 pub(super) struct Door {
@@ -25,8 +29,11 @@ impl Door {
             let behind = behind.clone();
             async move {
                 loop {
-                    // A connection that cannot be accepted is its client's loss.
-                    let Ok((guest, _)) = listener.accept().await else { continue };
+                    let Ok((guest, _)) = listener.accept().await else {
+                        // Too many connections, most likely: some will end.
+                        tokio::time::sleep(FULL).await;
+                        continue;
+                    };
                     let hosts = behind.lock().unwrap_or_else(PoisonError::into_inner).clone();
                     tokio::spawn(lead(guest, hosts));
                 }

@@ -89,6 +89,10 @@ impl Ground {
     async fn on_servers(urls: &str, hosts: &str, folder: TempDir) -> Result<Self> {
         let nats = Nats::connect(&phalanx_cluster_nats::Config::new(urls)).await?;
         let settings = settings();
+        // First, so that nothing is left behind where a fleet works: it has a stream of these subjects already.
+        nats.log(&settings.notifications)
+            .await
+            .context("the demo wants a NATS that serves no other fleet; `cargo xtask up nats` starts one")?;
         nobody_is_there(&nats, &settings).await?;
         let in_keyspace = |keyspace: String| {
             let cassandra = Config { keyspace, ..Config::new(hosts) };
@@ -100,10 +104,6 @@ impl Ground {
                 .await
                 .context("an earlier demo has left things behind there")?;
         }
-        // A fleet that works there has a stream of these subjects already.
-        nats.log(&settings.notifications)
-            .await
-            .context("the demo wants a NATS that serves no other fleet; `cargo xtask up nats` starts one")?;
         let made = in_keyspace(format!("phalanx_demo_{}", &random::hex()[..8]));
         let keyspace = made.cassandra.keyspace.clone();
         nats.bucket(&settings.assignments).await?.put(KEYSPACE, keyspace.into()).await?;

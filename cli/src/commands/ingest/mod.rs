@@ -19,6 +19,7 @@ use phalanx_defender::traces::{MAX_INPUT, Recording, Traces};
 
 use super::show;
 use crate::place::{Place, Way};
+use crate::waiting::Waiting;
 
 /// Takes the traces of a finished run in, and says what its charts make of it.
 ///
@@ -101,6 +102,7 @@ impl Ingest {
             read_strategy(file.as_deref())?;
         }
         let runtime = tokio::runtime::Runtime::new()?;
+        let waiting = Waiting::until(format!("run {} of {} is being processed", sent.context, sent.chamber));
         let report = match runtime.block_on(self.place.way())? {
             Way::Service(client) => service::process(&client, &sent)?,
             Way::Direct(direct) => {
@@ -108,6 +110,7 @@ impl Ingest {
                 runtime.block_on(direct::process(&direct, strategy, &sent))?
             }
         };
+        drop(waiting);
         match self.json {
             true => show::json(&report)?,
             false => outcome::print(&report)?,

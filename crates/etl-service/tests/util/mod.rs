@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use mirror::{Answer, Mirror};
 use phalanx_etl::core::timetable::Plan;
 use phalanx_etl::engine::Options;
-use phalanx_etl::source::Source;
+use phalanx_etl::providers::{Context, Provider};
+use phalanx_etl::source::{Extract, Failure, Source};
+use phalanx_etl::{Item, Reject, Verdict};
 use phalanx_etl_service::{Config, Service};
 use phalanx_service::Token;
 use serde_json::Value;
@@ -37,6 +39,29 @@ pub(crate) struct Setup {
     dir: tempfile::TempDir,
     plans: BTreeMap<String, Plan>,
     slow: Option<Mirror>,
+    /// The provider that is replaced by one with a bug.
+    bug: Option<&'static str>,
+}
+
+/// It panics whatever it is asked.
+struct Bug;
+
+impl Provider for Bug {
+    fn id(&self) -> &'static str {
+        "bug"
+    }
+
+    fn upstream(&self) -> &'static str {
+        "nowhere"
+    }
+
+    fn open(&self, _: &Source, _: Option<&str>, _: &Context) -> Result<Box<dyn Extract>, Failure> {
+        panic!("a bug")
+    }
+
+    fn understand(&self, _: &Item) -> Result<Verdict, Reject> {
+        panic!("a bug")
+    }
 }
 
 impl Setup {
@@ -54,7 +79,7 @@ impl Setup {
             "weaknesses": [{"description": [{"lang": "en", "value": "CWE-10"}]}]}}]}"#;
         fs::create_dir_all(dir.path().join("mirror/nvd")).unwrap();
         fs::write(dir.path().join("mirror/nvd/nvdcve-2.0-2024.json"), feed).unwrap();
-        let mut setup = Self { dir, plans: BTreeMap::new(), slow: None };
+        let mut setup = Self { dir, plans: BTreeMap::new(), slow: None, bug: None };
         for id in ["asvs", "attack", "capec", "cce", "cve", "cwe", "ssg"] {
             setup.plan(id, "never", Duration::from_secs(86_400));
         }
@@ -68,6 +93,12 @@ impl Setup {
             std::thread::sleep(Duration::from_millis(200));
             Answer::Body(mirror::page(request, &records, 10))
         }));
+        self
+    }
+
+    /// That provider panics whenever it runs.
+    pub(crate) fn with_bug_in(mut self, id: &'static str) -> Self {
+        self.bug = Some(id);
         self
     }
 
@@ -91,6 +122,9 @@ impl Setup {
         if let Some(slow) = &self.slow {
             options.sources.insert("cve".to_owned(), Source::parse(&slow.url, None));
             options.nvd_api_key = Some("key".to_owned());
+        }
+        for config in options.providers.iter_mut().filter(|config| Some(config.id.as_str()) == self.bug) {
+            config.executor = Some(Arc::new(Bug));
         }
         let said: Arc<Mutex<Vec<String>>> = Arc::default();
         let lines = Arc::clone(&said);
