@@ -41,22 +41,26 @@ async fn main() {
     }
     print("renew, one at a time", &mut renewed);
 
-    let until = Instant::now() + LOAD;
-    let mut holders = Vec::new();
+    let mut ready = Vec::new();
     for number in 0..HOLDERS {
         let client = Client::new(&addresses, &Security::default()).expect("a client");
-        let mut held = acquire(&client, &format!("load-{number}")).await;
-        holders.push(tokio::spawn(async move {
-            let mut times = Vec::new();
-            while Instant::now() < until {
-                let start = Instant::now();
-                held = client.renew(&held).await.expect("renewed");
-                times.push(start.elapsed());
-            }
-            times
-        }));
+        ready.push((acquire(&client, &format!("load-{number}")).await, client));
     }
     let start = Instant::now();
+    let holders: Vec<_> = ready
+        .into_iter()
+        .map(|(mut held, client)| {
+            tokio::spawn(async move {
+                let mut times = Vec::new();
+                while start.elapsed() < LOAD {
+                    let asked = Instant::now();
+                    held = client.renew(&held).await.expect("renewed");
+                    times.push(asked.elapsed());
+                }
+                times
+            })
+        })
+        .collect();
     let mut times = Vec::new();
     for holder in holders {
         times.extend(holder.await.expect("no panic"));

@@ -182,8 +182,20 @@ fn choose_provider() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
+/// An error of a connection in words: what failed, and what is at the bottom of it.
+pub(crate) fn explain(status: &Status) -> String {
+    let mut cause = std::error::Error::source(status);
+    while let Some(deeper) = cause.and_then(std::error::Error::source) {
+        cause = Some(deeper);
+    }
+    match cause.map(ToString::to_string) {
+        Some(cause) if !status.message().contains(&cause) => format!("{}: {cause}", status.message()),
+        _ => status.message().to_owned(),
+    }
+}
+
 /// An error with everything that caused it: the first alone often says only that something failed.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

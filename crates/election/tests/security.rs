@@ -1,5 +1,6 @@
 //! Certificates and tokens on real connections.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use phalanx_election::agent::{Agent, Config};
 use phalanx_election::client::{Acquired, Candidacy, Client, Error};
 use phalanx_election::node;
 use phalanx_election::security::{Security, Tls};
+use phalanx_testkit::proxy::Proxy;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
@@ -110,4 +112,53 @@ async fn certificates_that_cannot_be_used_are_refused_at_the_start() {
     };
     let refused = Agent::start(config).await.err().expect("refused").to_string();
     assert!(refused.starts_with("the certificates cannot be used"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_speak_to_each_other_with_certificates_and_token_too() {
+    let authority = Authority::new();
+    let security = |mutual: bool| Security {
+        token: Some("secret".to_owned()),
+        tls: Some(Tls { ca: Some(authority.pem.clone()), identity: Some(authority.vouch()), mutual }),
+    };
+    // Where each is reached is known before any of them listens.
+    let doors: Vec<Proxy> = (0..3).map(|_| Proxy::new().expect("a port")).collect();
+    let peers: BTreeMap<u64, String> =
+        (1..).zip(doors.iter().map(|door| door.address().to_string())).collect();
+    let (mut agents, mut folders) = (Vec::new(), Vec::new());
+    for (id, door) in (1..).zip(&doors) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let node = node::Config {
+            id,
+            data_dir: folder.path().to_owned(),
+            peers: peers.clone(),
+            join: Vec::new(),
+            advertise: String::new(),
+            security: security(true),
+            log: Arc::new(|_| {}),
+        };
+        let addresses = ("127.0.0.1:0".to_owned(), "127.0.0.1:0".to_owned());
+        let agent = Agent::start(Config { grpc_addr: addresses.0, http_addr: addresses.1, node }).await;
+        let agent = agent.expect("an agent");
+        door.lead_to(agent.grpc_addr());
+        agents.push(agent);
+        folders.push(folder);
+    }
+    let addresses: Vec<String> = peers.into_values().collect();
+    let client = Client::new(&addresses, &security(false)).expect("a client");
+    let candidacy = Candidacy::new("fab-1", "anna", TTL);
+    let leads = async {
+        loop {
+            match client.acquire(&candidacy).await {
+                Ok(acquired) => break acquired,
+                Err(Error::NotDone(_) | Error::Unknown(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    let leads = tokio::time::timeout(Duration::from_secs(60), leads).await.expect("in time");
+    assert!(matches!(leads, Acquired::Leads(_)), "{leads:?}");
+    for agent in agents {
+        agent.stop().await;
+    }
 }

@@ -188,3 +188,33 @@ async fn health_status_and_metrics_are_there() {
     }
     running.agent.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_services_describe_themselves() {
+    use tonic_reflection::pb::v1::ServerReflectionRequest;
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+    let running = start().await;
+    let ask = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut client = ServerReflectionClient::new(running.channel.clone());
+    let answers = client.server_reflection_info(futures_util::stream::iter([ask])).await;
+    let answer =
+        answers.expect("a stream").into_inner().message().await.expect("an answer").expect("an answer");
+    let Some(MessageResponse::ListServicesResponse(list)) = answer.message_response else {
+        panic!("no list: {answer:?}")
+    };
+    let names: Vec<&str> = list.service.iter().map(|service| service.name.as_str()).collect();
+    for name in [
+        "phalanx.election.v1.Election",
+        "phalanx.election.v1.Admin",
+        "grpc.election_agent.v1.Election",
+        "grpc.health.v1.Health",
+    ] {
+        assert!(names.contains(&name), "{name} is not among {names:?}");
+    }
+}

@@ -41,6 +41,10 @@ impl List {
             crate::commands::show::json(&json!(elections.collect::<Vec<_>>()))?;
             return Ok(ExitCode::SUCCESS);
         }
+        if elections.is_empty() {
+            writeln!(io::stdout().lock(), "there was no election yet")?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut table = Table::new(&["election", "leader", "epoch", "renewals", "expires in", ""]);
         for one in elections {
             let leader = if one.leader.is_empty() { "nobody".to_owned() } else { one.leader };

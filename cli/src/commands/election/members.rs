@@ -38,10 +38,10 @@ impl Members {
             match status {
                 Ok(status) if status.role == "leader" || best.is_none() => best = Some(status),
                 Ok(_) => {}
-                Err(error) => reasons.push(error.to_string()),
+                Err(error) => reasons.push(error.reason().to_owned()),
             }
         }
-        let Some(status) = best else { bail!("{}", reasons.join("; ")) };
+        let Some(status) = best else { bail!("no election agent answers at {}", reasons.join(", ")) };
         print(&status.members)
     }
 }

@@ -25,11 +25,12 @@ impl Status {
     pub(super) fn run(self) -> Result<ExitCode> {
         let nodes = self.place.ask(async |client| Ok(client.status().await))?;
         if nodes.iter().all(|(_, status)| status.is_err()) {
-            let reasons: Vec<String> =
-                nodes.into_iter().filter_map(|(_, status)| Some(status.err()?.to_string())).collect();
+            let reasons = nodes.iter().filter_map(|(_, status)| status.as_ref().err());
+            let reasons: Vec<&str> = reasons.map(|error| error.reason()).collect();
             bail!(
-                "{}. Is an agent running? Otherwise start one with `phalanx election-agent`, or name another with --addr",
-                reasons.join("; ")
+                "no election agent answers at {}. Is one running? Otherwise start one with `phalanx election-agent`, or name \
+                 another with --addr or ELECTION_AGENT_ADDR",
+                reasons.join(", ")
             );
         }
         if self.output.json {
@@ -47,7 +48,7 @@ impl Status {
                     "elections": status.elections,
                     "leases": status.leases,
                 }),
-                Err(error) => json!({ "address": address, "error": error.to_string() }),
+                Err(error) => json!({ "address": address, "error": error.reason() }),
             });
             crate::commands::show::json(&json!(nodes.collect::<Vec<_>>()))?;
             return Ok(ExitCode::SUCCESS);
@@ -63,6 +64,7 @@ impl Status {
             "elections",
             "leases",
         ]);
+        let mut reasons = Vec::new();
         for (address, status) in nodes {
             match status {
                 Ok(now) => table.row([
@@ -76,10 +78,17 @@ impl Status {
                     now.elections.to_string(),
                     now.leases.to_string(),
                 ]),
-                Err(error) => table.painted(Paint::Warning, [address, String::new(), error.to_string()]),
+                Err(error) => {
+                    table.painted(Paint::Warning, [address, "-".to_owned(), "no answer".to_owned()]);
+                    reasons.push(error.reason().to_owned());
+                }
             }
         }
-        writeln!(io::stdout().lock(), "{table}")?;
+        let mut out = io::stdout().lock();
+        writeln!(out, "{table}")?;
+        for reason in reasons {
+            writeln!(out, "no answer from {reason}")?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

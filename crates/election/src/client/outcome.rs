@@ -3,6 +3,7 @@
 use thiserror::Error;
 use tonic::{Code, Status};
 
+use crate::security::explain;
 use crate::server::{NOT_DONE, OUTCOME};
 
 /// Why a request did not succeed. Every kind says whether it may have been carried out.
@@ -22,9 +23,20 @@ pub enum Error {
     Unknown(String),
 }
 
+impl Error {
+    /// Why, alone.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Ended(reason) | Self::Refused(reason) | Self::NotDone(reason) | Self::Unknown(reason) => {
+                reason
+            }
+        }
+    }
+}
+
 /// What one node's answer means.
 pub(super) fn of(address: &str, status: &Status) -> Error {
-    let text = format!("{address}: {}", status.message());
+    let text = format!("{address}: {}", explain(status));
     match status.code() {
         Code::FailedPrecondition | Code::NotFound => Error::Ended(status.message().to_owned()),
         Code::InvalidArgument
@@ -32,9 +44,7 @@ pub(super) fn of(address: &str, status: &Status) -> Error {
         | Code::PermissionDenied
         | Code::Unimplemented
         | Code::ResourceExhausted => Error::Refused(text),
-        Code::Unavailable if says_not_done(status) || was_never_sent(status) => {
-            Error::NotDone(format!("{address}: {}", crate::security::chain(status)))
-        }
+        Code::Unavailable if says_not_done(status) || was_never_sent(status) => Error::NotDone(text),
         _ => Error::Unknown(text),
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Node;
 use crate::leases::{Command, Refusal, Reply, Seat};
+use crate::security::explain;
 
 /// How long a confirmation by the majority may take before a read is given up.
 const CONFIRMATION: Duration = Duration::from_secs(1);
@@ -154,7 +155,7 @@ impl Node {
     pub(crate) async fn ask_at(&self, to: (u64, &str), passed: &Passed) -> Result<Answer, Miss> {
         let answer: Result<Result<Answer, Miss>, _> = self.peers().ask(to, passed, passed.patience).await;
         answer.unwrap_or_else(|status| {
-            let reason = format!("{} does not answer: {}", to.1, status.message());
+            let reason = format!("{} does not answer: {}", to.1, explain(&status));
             // Refused before anything was read, or nobody was there to be asked.
             let is_certain = matches!(
                 status.code(),

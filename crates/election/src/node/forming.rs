@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Node;
 use super::asking::{Answer, Ask, Miss, Passed};
+use crate::security::explain;
 
 /// What the folder says about how far it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +56,7 @@ impl Node {
             let mut unready = Vec::new();
             for (id, address) in &others {
                 match self.peers().identify(address, HELLO).await {
-                    Err(status) => absent.push(format!("{id} at {address} ({})", status.message())),
+                    Err(status) => absent.push(format!("{id} at {address} ({})", explain(&status))),
                     Ok(found) if found.node_id != *id => {
                         return Err(format!(
                             "{address} is node {}, but --peers says that node {id} is there; correct one of them",
