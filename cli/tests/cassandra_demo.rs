@@ -40,6 +40,7 @@ fn plays(nats: &Server, cassandra: &str, more: &[&str]) -> Value {
     assert_eq!(number("/mapVersions"), 2.0, "{summary}\n{}", played.stderr);
     assert!(played.stderr.contains("0 new maps, nothing moved"), "{}", played.stderr);
     assert!(number("/cacheHitRate") > 0.5, "{summary}");
+    assert!(!played.stderr.contains("could not be removed"), "{}", played.stderr);
     println!(
         "measured: demo {} on NATS and Cassandra: {} runs, from sending to commit p50 {:.0} ms, p99 {:.0} ms",
         more.join(" "),

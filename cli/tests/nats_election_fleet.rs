@@ -2,7 +2,6 @@
 //! server, while leaders of both kinds are killed, restarted and cut off.
 #![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
-#[allow(dead_code, reason = "each test file uses its part")]
 mod election_set;
 mod util;
 

@@ -26,7 +26,7 @@ impl Status {
         let nodes = self.place.ask(async |client| Ok(client.status().await))?;
         if nodes.iter().all(|(_, status)| status.is_err()) {
             let reasons = nodes.iter().filter_map(|(_, status)| status.as_ref().err());
-            let reasons: Vec<&str> = reasons.map(|error| error.reason()).collect();
+            let reasons: Vec<&str> = reasons.map(phalanx_election::client::Error::reason).collect();
             bail!(
                 "no election agent answers at {}. Is one running? Otherwise start one with `phalanx election-agent`, or name \
                  another with --addr or ELECTION_AGENT_ADDR",
