@@ -35,11 +35,16 @@ async fn main() -> Result<()> {
 fn halt() {
     let Ok(mark) = std::env::var("HALT_MARK") else { return };
     if std::fs::File::create_new(mark).is_ok() {
+        let mut looked = Instant::now();
         let _ = kill_process(getpid(), Signal::STOP);
         // The kernel stops one thread after the other, and this one perhaps last: it goes on only after it has stood still.
-        let mut before = Instant::now();
-        while before.elapsed() < Duration::from_millis(500) {
-            before = Instant::now();
+        // Every moment lies between two looks, so wherever it stood still is seen.
+        loop {
+            let now = Instant::now();
+            if now.duration_since(looked) >= Duration::from_millis(500) {
+                return;
+            }
+            looked = now;
             std::thread::sleep(Duration::from_millis(5));
         }
     }
