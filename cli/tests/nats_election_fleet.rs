@@ -158,8 +158,18 @@ fn a_fleet_elects_through_the_agent_whoever_of_both_dies() {
     println!("measured: another leads {:.2} s after the leader left", took.as_secs_f64());
     assert!(took <= AFTERWARDS, "{took:?}");
     trial.start_one();
-    let leader = trial.steady(4);
+    trial.steady(4);
     assert_eq!(trial.map().unwrap().0, version, "a restart of the leader makes no map");
+
+    // All are replaced one by one, the leader too, each by one that waited: nothing moves.
+    for _ in 0..4 {
+        trial.start_one();
+        within(30, "a standby", || trial.seats.last()?.member.is_ready().then_some(()));
+        trial.seats.remove(0).member.leave();
+        trial.steady(4);
+    }
+    assert_eq!(trial.map().unwrap().0, version, "a rolling update makes no map");
+    let leader = trial.steady(4);
     let (_, second) = runtime.block_on(granted(&trial.agents.client()));
     assert!(second > first, "epoch {second} after {first}");
 

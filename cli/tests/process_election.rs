@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 mod election_set;
+mod util;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -321,15 +322,10 @@ async fn operators_see_who_leads_and_can_make_a_leader_resign() {
     );
 }
 
+/// What `phalanx election` answers.
 #[track_caller]
 fn phalanx(arguments: &[&str]) -> String {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_phalanx"))
-        .arg("election")
-        .args(arguments)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    util::phalanx(&[&["election"], arguments].concat()).succeeds().stdout
 }
 
 #[test]

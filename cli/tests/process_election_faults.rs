@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 mod election_set;
+mod util;
 
 #[path = "../../crates/election/tests/history/mod.rs"]
 mod history;
@@ -17,6 +18,7 @@ use history::{Act, Op, check};
 use phalanx_election::client::{Acquired, Candidacy, Client, Error, Held};
 use phalanx_testkit::process::bound_to_parent;
 use phalanx_testkit::proxy::Direction;
+use util::phalanx;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -175,21 +177,14 @@ async fn a_node_joins_and_another_is_taken_out_by_command() {
         (status.members.len() == 4 && status.members.iter().all(|member| member.voter)).then_some(())
     })
     .await;
-    let removed = phalanx(&["election", "remove", "1", "--addr", &through]);
-    assert!(removed.0, "{}", removed.1);
-    assert!(!removed.1.contains("\n1 "), "{}", removed.1);
+    let removed = phalanx(&["election", "remove", "1", "--addr", &through]).succeeds();
+    assert!(!removed.stdout.contains("\n1 "), "{}", removed.stdout);
     set.kill(1);
     set.leader().await;
     let renewed = within("a renewal", LONG, async || set.client_of(&[4]).renew(&held).await.ok()).await;
     assert_eq!(renewed.epoch, held.epoch);
     let unknown = phalanx(&["election", "remove", "9", "--addr", &through]);
-    assert!(!unknown.0 && unknown.1.contains("there is no node 9"), "{}", unknown.1);
-}
-
-fn phalanx(arguments: &[&str]) -> (bool, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_phalanx")).args(arguments).output().unwrap();
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    (output.status.success(), text.concat())
+    assert!(unknown.fails_with(1).stderr.contains("there is no node 9"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The agent keeps to what every election backend does.
 
+mod alone;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -7,10 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use phalanx_cluster::backend::Election;
 use phalanx_cluster::backend::conformance::election::Grantor;
-use phalanx_election::agent::{Agent, Config};
+use phalanx_election::agent::Agent;
 use phalanx_election::backend::AgentElection;
 use phalanx_election::client::Client;
-use phalanx_election::node;
 use phalanx_election::security::Security;
 use tempfile::TempDir;
 
@@ -22,21 +23,7 @@ struct Fixture {
 }
 
 async fn fixture() -> Fixture {
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = Config {
-        grpc_addr: "127.0.0.1:0".to_owned(),
-        http_addr: "127.0.0.1:0".to_owned(),
-        node: node::Config {
-            id: 1,
-            data_dir: folder.path().to_owned(),
-            peers: [].into(),
-            join: Vec::new(),
-            advertise: String::new(),
-            security: Security::default(),
-            log: Arc::new(|_| {}),
-        },
-    };
-    let agent = Agent::start(config).await.expect("an agent");
+    let (agent, folder) = alone::start(&Security::default()).await;
     let client = Client::new(&[agent.grpc_addr().to_string()], &Security::default()).expect("a client");
     Fixture { _agent: agent, client, _folder: folder }
 }

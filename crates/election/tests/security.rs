@@ -1,5 +1,7 @@
 //! Certificates and tokens on real connections.
 
+mod alone;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,21 +40,7 @@ impl Authority {
 }
 
 async fn start(security: &Security) -> (Agent, TempDir, String) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = Config {
-        grpc_addr: "127.0.0.1:0".to_owned(),
-        http_addr: "127.0.0.1:0".to_owned(),
-        node: node::Config {
-            id: 1,
-            data_dir: folder.path().to_owned(),
-            peers: [].into(),
-            join: Vec::new(),
-            advertise: String::new(),
-            security: security.clone(),
-            log: Arc::new(|_| {}),
-        },
-    };
-    let agent = Agent::start(config).await.expect("an agent");
+    let (agent, folder) = alone::start(security).await;
     let address = agent.grpc_addr().to_string();
     (agent, folder, address)
 }
@@ -97,20 +85,8 @@ async fn with_mutual_tls_only_those_are_heard_whom_the_authority_vouches_for() {
 async fn certificates_that_cannot_be_used_are_refused_at_the_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let tls = Tls { ca: None, identity: Some((b"nothing".to_vec(), b"nothing".to_vec())), mutual: false };
-    let config = Config {
-        grpc_addr: "127.0.0.1:0".to_owned(),
-        http_addr: "127.0.0.1:0".to_owned(),
-        node: node::Config {
-            id: 1,
-            data_dir: folder.path().to_owned(),
-            peers: [].into(),
-            join: Vec::new(),
-            advertise: String::new(),
-            security: Security { token: None, tls: Some(tls) },
-            log: Arc::new(|_| {}),
-        },
-    };
-    let refused = Agent::start(config).await.err().expect("refused").to_string();
+    let security = Security { token: None, tls: Some(tls) };
+    let refused = Agent::start(alone::config(&folder, &security)).await.err().expect("refused").to_string();
     assert!(refused.starts_with("the certificates cannot be used"), "{refused}");
 }
 

@@ -1,8 +1,9 @@
 //! What a node answers to whoever speaks gRPC or HTTP with it.
 
-use std::sync::Arc;
+mod alone;
 
-use phalanx_election::agent::{Agent, Config};
+use phalanx_election::METRICS;
+use phalanx_election::agent::Agent;
 use phalanx_election::proto;
 use phalanx_election::proto::election_client::ElectionClient;
 use phalanx_election::public::control_client::ControlClient;
@@ -12,7 +13,6 @@ use phalanx_election::public::{
     ListLeadersRequest, ResignRequest,
 };
 use phalanx_election::security::Security;
-use phalanx_election::{METRICS, node};
 use tempfile::TempDir;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
@@ -24,21 +24,7 @@ struct Running {
 }
 
 async fn start() -> Running {
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = Config {
-        grpc_addr: "127.0.0.1:0".to_owned(),
-        http_addr: "127.0.0.1:0".to_owned(),
-        node: node::Config {
-            id: 1,
-            data_dir: folder.path().to_owned(),
-            peers: [].into(),
-            join: Vec::new(),
-            advertise: String::new(),
-            security: Security::default(),
-            log: Arc::new(|_| {}),
-        },
-    };
-    let agent = Agent::start(config).await.expect("an agent");
+    let (agent, folder) = alone::start(&Security::default()).await;
     let channel =
         Endpoint::from_shared(format!("http://{}", agent.grpc_addr())).expect("an address").connect_lazy();
     Running { agent, channel, _folder: folder }

@@ -38,14 +38,16 @@ impl Token {
         let Some(given) = authorization else {
             return refuse("this changes something: send the header `Authorization: Bearer <API_TOKEN>`");
         };
-        let scheme_and_token =
-            given.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        match scheme_and_token {
-            // Digests are compared, so the time it takes says nothing about the token.
-            Some((_, token)) if digest(token.trim()) == *expected => Ok(()),
+        match token_in(given) {
+            Some(token) if digest(token) == *expected => Ok(()),
             Some(_) => refuse("the token in the header Authorization is not the API_TOKEN of this service"),
             None => refuse("the header Authorization is not of the form `Bearer <API_TOKEN>`"),
         }
+    }
+
+    /// Whether this `Authorization` header bears it.
+    pub fn is_borne_by(&self, authorization: &str) -> bool {
+        self.0.is_some_and(|expected| token_in(authorization).is_some_and(|token| digest(token) == expected))
     }
 }
 
@@ -55,6 +57,13 @@ impl fmt::Debug for Token {
     }
 }
 
+/// The token of a header of the form `Bearer TOKEN`.
+fn token_in(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Digests are compared, so the time it takes says nothing about the token.
 fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
@@ -81,6 +90,8 @@ mod tests {
         let token = Token::new("secret");
         assert_eq!(token.check(Some("Bearer secret")), Ok(()));
         assert_eq!(token.check(Some("bearer secret")), Ok(()));
+        assert!(token.is_borne_by("Bearer secret") && !token.is_borne_by("Bearer Secret"));
+        assert!(!Token::none().is_borne_by("Bearer "), "no token is borne by nobody");
         for wrong in ["Bearer Secret", "Bearer ", "secret", "Basic secret", "Bearer secret2", ""] {
             assert_eq!(token.check(Some(wrong)).unwrap_err().status(), StatusCode::UNAUTHORIZED, "{wrong}");
         }
