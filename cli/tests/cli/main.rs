@@ -1,0 +1,23 @@
+//! Tests that run the binary.
+
+#[path = "../../../crates/etl/tests/util/mod.rs"]
+mod mirror;
+#[path = "../util/mod.rs"]
+mod util;
+
+mod commands;
+mod defender;
+mod demo;
+mod etl;
+mod etl_interrupt;
+mod etl_kill;
+mod etl_serve;
+mod fsm;
+mod ingest;
+mod mebo;
+mod plan;
+mod schema;
+mod sim;
+mod spc;
+mod strategy;
+mod variables;

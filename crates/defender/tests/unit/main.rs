@@ -1,0 +1,18 @@
+//! Tests that need nothing but the crate.
+
+#[path = "../fleet/mod.rs"]
+mod fleet;
+
+mod api;
+mod cache_eviction;
+mod from_csv_to_alarm;
+mod messages;
+mod metrics;
+mod moves;
+mod pipeline;
+mod remembering;
+mod store_away;
+mod store_sqlite;
+mod strategy_reload;
+mod two_workers;
+mod weights;

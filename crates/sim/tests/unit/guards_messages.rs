@@ -1,0 +1,307 @@
+//! For each rule about cursors, rows and dead letters, a schedule in which a promise breaks without it and holds with it.
+
+use crate::common::{breached, broken, fleet, fleet_with, ms, needs, s, wait};
+use phalanx_cluster::core::{Config, Guard};
+use phalanx_sim::{Kind, ProcessId, World};
+
+/// Three calm workers; a chamber of the second one, and the workers.
+fn three(without: Option<Guard>) -> (World, u32, [ProcessId; 3]) {
+    let (mut world, processes) = fleet(without, 3, None);
+    let chamber = world.chamber_of(1).expect("worker 1 has chambers");
+    // A first message, so that its cursor is held.
+    world.publish(chamber, Kind::Good);
+    wait(&mut world, s(1));
+    (world, chamber, [processes[0], processes[1], processes[2]])
+}
+
+/// Publishes a message and waits until its results are in the store and not committed yet.
+fn until_rows(world: &mut World, chamber: u32) -> u64 {
+    let number = world.publish(chamber, Kind::Good);
+    assert!(world.run_while(s(2), |world| !world.has_rows(chamber, number)), "its results are written");
+    number
+}
+
+#[test]
+fn a_cursor_is_taken_before_the_first_message() {
+    needs(Guard::TakeFirst, |without| {
+        let (mut world, chamber, [_, _, _]) = three(without);
+        world.reassign(chamber, 2);
+        wait(&mut world, s(1));
+        world.publish(chamber, Kind::Good);
+        wait(&mut world, s(1));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn a_partition_that_was_lost_and_regained_is_taken_anew() {
+    needs(Guard::RetakeAfterRegain, |without| {
+        let (mut world, chamber, [_, a, b]) = three(without);
+        world.reassign(chamber, 2);
+        wait(&mut world, ms(1));
+        world.publish(chamber, Kind::Endless);
+        // B has heard that A let go, and its take is on its way, when the chamber goes back to A.
+        assert!(world.run_while(s(1), |world| world.worker(a).map().is_none_or(|map| map.version.0 < 2)));
+        wait(&mut world, ms(3));
+        let until = world.now() + ms(50);
+        world.cut_out(b, until);
+        world.trust(b);
+        world.delay_watch(b, s(2));
+        world.trust(b);
+        world.reassign(chamber, 1);
+        wait(&mut world, s(5));
+        breached(&mut world)
+    });
+}
+
+#[test]
+fn a_gainer_waits_for_exactly_its_version() {
+    needs(Guard::ExactVersion, |without| {
+        let (mut world, chamber, [_, a, b]) = three(without);
+        world.publish(chamber, Kind::Endless);
+        wait(&mut world, ms(100));
+        assert!(world.is_processing(a, chamber));
+        // A does not see version 2, and reports 3 while it works; B sees 3 late.
+        world.drop_map_event(a);
+        world.trust(a);
+        world.reassign(chamber, 2);
+        wait(&mut world, ms(2));
+        world.delay_watch(b, ms(500));
+        world.trust(b);
+        // Only B's view of the map is late: of A it hears at once that it has applied version 3.
+        world.reassign(chamber, 1);
+        world.delay_watch(b, ms(0));
+        world.trust(b);
+        wait(&mut world, s(1));
+        breached(&mut world)
+    });
+}
+
+#[test]
+fn the_chart_state_is_read_at_exactly_the_committed_position() {
+    needs(Guard::StateAtCommitted, |without| {
+        let (mut world, chamber, [_, a, _]) = three(without);
+        until_rows(&mut world, chamber);
+        world.kill(a);
+        wait(&mut world, s(20));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn a_lower_take_never_replaces_a_higher() {
+    needs(Guard::HigherTakeWins, |without| {
+        let (mut world, chamber, [_, a, _]) = three(without);
+        // A's rows get stuck on their way, and A dies; B commits by another strategy; then A's rows land.
+        world.publish(chamber, Kind::Good);
+        let until = world.now() + s(1);
+        world.store_late(until, s(30));
+        wait(&mut world, s(1));
+        world.kill(a);
+        world.change_strategy();
+        wait(&mut world, s(60));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn stamps_grow_although_the_clock_of_the_broker_steps_back() {
+    needs(Guard::StampKept, |without| {
+        let (mut world, chamber, _) = three(without);
+        world.step_broker_clock(-5_000_000);
+        world.publish(chamber, Kind::Good);
+        wait(&mut world, s(2));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn readers_follow_the_take_that_counts() {
+    needs(Guard::TakeThatCounts, |without| {
+        let (mut world, chamber, [_, a, _]) = three(without);
+        until_rows(&mut world, chamber);
+        world.kill(a);
+        world.change_strategy();
+        wait(&mut world, s(20));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn what_is_remembered_is_dropped_at_every_take() {
+    needs(Guard::CacheDropped, |without| {
+        let (mut world, chamber, _) = three(without);
+        for owner in [2, 1] {
+            world.reassign(chamber, owner);
+            wait(&mut world, s(1));
+            world.publish(chamber, Kind::Good);
+            wait(&mut world, s(1));
+        }
+        broken(&mut world)
+    });
+}
+
+/// A's swap is applied, and A never hears of it.
+fn lose_the_answer_to_a_commit(world: &mut World, chamber: u32, a: ProcessId, cut: std::time::Duration) {
+    until_rows(world, chamber);
+    let until = world.now() + cut;
+    world.cut_in(a, until);
+    world.change_strategy();
+}
+
+#[test]
+fn a_swap_without_an_answer_is_settled_first() {
+    needs(Guard::SettleFirst, |without| {
+        let (mut world, chamber, [_, a, _]) = three(without);
+        lose_the_answer_to_a_commit(&mut world, chamber, a, ms(2_500));
+        wait(&mut world, s(20));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn cursors_are_taken_anew_after_the_fence() {
+    needs(Guard::RetakeAfterFence, |without| {
+        let (mut world, chamber, [_, a, _]) = three(without);
+        lose_the_answer_to_a_commit(&mut world, chamber, a, ms(4_900));
+        wait(&mut world, s(20));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn a_take_from_the_dead_counts_against_the_message() {
+    needs(Guard::DeathsCount, |without| {
+        let (mut world, chamber, _) = three(without);
+        world.publish(chamber, Kind::Killer);
+        wait(&mut world, s(120));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn nothing_is_condemned_for_deaths_before_it_ran_alone() {
+    needs(Guard::SoloFirst, |without| {
+        let (mut world, chamber, _) = three(without);
+        // The neighbours of a message that kills are there every time.
+        for neighbour in world.chambers_of(1) {
+            world.publish(neighbour, if neighbour == chamber { Kind::Killer } else { Kind::Good });
+        }
+        wait(&mut world, s(180));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn a_death_sentence_stands_in_the_cursor_before_it_is_published() {
+    needs(Guard::DeadFirst, |without| {
+        let (mut world, chamber, _) = three(without);
+        world.publish(chamber, Kind::Broken);
+        wait(&mut world, s(5));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn a_dead_letter_leaves_the_unchanged_chart_state() {
+    needs(Guard::DeadWritesState, |without| {
+        let (mut world, chamber, _) = three(without);
+        world.publish(chamber, Kind::Broken);
+        world.publish(chamber, Kind::Good);
+        wait(&mut world, s(5));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn the_id_of_a_notification_names_its_chamber() {
+    needs(Guard::MessageIds, |without| {
+        let (mut world, _, _) = three(without);
+        for chamber in world.chambers_of(2) {
+            world.publish(chamber, Kind::Good);
+        }
+        wait(&mut world, s(5));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn the_log_is_read_from_the_cursors_own_sequence() {
+    needs(Guard::ReadFromCursor, |without| {
+        let (mut world, chamber, _) = three(without);
+        (0..3).for_each(|_| {
+            world.publish(chamber, Kind::Good);
+        });
+        wait(&mut world, s(5));
+        world.recreate_log();
+        world.publish(chamber, Kind::Good);
+        wait(&mut world, s(30));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn positions_and_dead_letters_carry_the_generation() {
+    needs(Guard::Generations, |without| {
+        let (mut world, chamber, _) = three(without);
+        world.publish(chamber, Kind::Broken);
+        wait(&mut world, s(5));
+        world.recreate_log();
+        world.publish(chamber, Kind::Good);
+        world.publish(chamber, Kind::Broken);
+        wait(&mut world, s(30));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn a_cursor_made_anew_starts_at_the_predecessor_in_the_store() {
+    needs(Guard::OriginFromStore, |without| {
+        let (mut world, chamber, [_, a, _]) = three(without);
+        until_rows(&mut world, chamber);
+        world.kill(a);
+        world.lose_cursors();
+        wait(&mut world, s(30));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn the_identity_of_the_log_is_read_after_the_cursor() {
+    needs(Guard::IdentityAfterCursor, |without| {
+        let (mut world, chamber, _) = three(without);
+        world.recreate_log();
+        world.publish(chamber, Kind::Good);
+        wait(&mut world, s(15));
+        world.reassign(chamber, 2);
+        world.publish(chamber, Kind::Good);
+        wait(&mut world, s(15));
+        broken(&mut world)
+    });
+}
+
+#[test]
+fn the_holder_reads_its_cursor_at_each_map() {
+    needs(Guard::HolderReadsCursor, |without| {
+        let config = Config { without, process_timeout: ms(400), ..Config::default() };
+        let (mut world, processes) = fleet_with(config, 3);
+        let (a, b) = (processes[1], processes[2]);
+        let chamber = world.chamber_of(1).expect("worker 1 has chambers");
+        world.publish(chamber, Kind::Good);
+        wait(&mut world, s(1));
+        // A does not see version 2; B takes when its patience ends; version 3 gives the chamber back to A.
+        world.drop_map_event(a);
+        world.reassign(chamber, 2);
+        // Nor does it hear the bell.
+        let until = world.now() + ms(1);
+        world.cut_in(a, until);
+        world.publish(chamber, Kind::Endless);
+        assert!(world.run_while(s(2), |world| !world.is_processing(b, chamber)), "B's patience ends");
+        wait(&mut world, ms(50));
+        world.trust(a);
+        world.trust(b);
+        world.reassign(chamber, 1);
+        wait(&mut world, s(20));
+        broken(&mut world)
+    });
+}

@@ -1,0 +1,14 @@
+//! Tests that need nothing but the crate.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod guards;
+mod guards_messages;
+mod scenarios_agent;
+mod scenarios_crash;
+mod scenarios_documents;
+mod scenarios_identity;
+mod scenarios_messages;
+mod scenarios_names;
+mod scenarios_rollout;

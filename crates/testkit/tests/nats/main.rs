@@ -1,0 +1,4 @@
+//! Tests on real NATS servers.
+
+mod orphans;
+mod server;
