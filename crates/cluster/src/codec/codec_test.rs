@@ -6,7 +6,7 @@ use crate::core::types::{
     Assignment, Claim, ClusterState, Epoch, Heartbeat, Holder, Incarnation, Lease, Lifecycle, Pod, Version,
     WindowKind,
 };
-use crate::core::{Cursor, Position, WorkerState};
+use crate::core::{Cursor, Position, Predecessor, WorkerState};
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 
@@ -72,6 +72,7 @@ fn cursor() -> Cursor {
         dead: Some("a corrupt blob".into()),
         judged: Some(71),
         clean_to: 75,
+        released: false,
     }
 }
 
@@ -96,6 +97,7 @@ fn values() -> Vec<(Key, Value)> {
         (Key::ClusterState, Value::ClusterState(Arc::new(state))),
         (Key::FleetSize, Value::FleetSize(30)),
         (Key::Cursor("tool:a".into()), Value::Cursor(Arc::new(cursor()))),
+        (Key::Cursor("tool:b".into()), Value::Cursor(Arc::new(cursor().released()))),
     ]
 }
 
@@ -218,6 +220,32 @@ fn fields_of_a_later_version_survive_rewriting() {
         let rewritten = json(&codec.encode(&key, &value, "2026-01-02T04:00:00Z"));
         assert_eq!(rewritten["zone"]["rack"], 4, "{key:?}");
     }
+}
+
+#[test]
+fn a_cursor_is_released_only_by_the_incarnation_that_holds_it() {
+    let (codec, key) = (Codec::default(), Key::Cursor("tool:a".into()));
+    let mut stored = json(&codec.encode(&key, &Value::Cursor(Arc::new(cursor().released())), NOW));
+    assert_eq!(stored["released"], holder().incarnation.0);
+    let is_released =
+        |stored: &serde_json::Value| match Codec::default().decode(&key, stored.to_string().as_bytes()) {
+            Ok(Stored::Value(Value::Cursor(cursor))) => cursor.released,
+            other => panic!("{other:?}"),
+        };
+    assert!(is_released(&stored));
+    // A worker of an earlier version takes the cursor over and keeps the field that it does not know.
+    stored["holder"] = serde_json::json!({ "id": "defender-5", "incarnation": holder().incarnation.0 + 1 });
+    assert!(!is_released(&stored));
+    stored["released"] = serde_json::Value::Null;
+    assert!(!is_released(&stored));
+}
+
+#[test]
+fn a_takeover_removes_the_mark_of_a_released_cursor() {
+    let (codec, key) = (Codec::default(), Key::Cursor("tool:a".into()));
+    codec.decode(&key, &codec.encode(&key, &Value::Cursor(Arc::new(cursor().released())), NOW)).unwrap();
+    let taken = cursor().released().taken(holder(), Version(5), Predecessor::Clean);
+    assert_eq!(json(&codec.encode(&key, &Value::Cursor(Arc::new(taken)), NOW)).get("released"), None);
 }
 
 #[test]

@@ -313,6 +313,10 @@ struct CursorRecord {
     clean_to: u64,
     #[serde(default)]
     base: Option<PositionRecord>,
+    /// The incarnation that released the cursor. A worker that does not know this field keeps it when it takes the cursor
+    /// over, so it counts only if it names the holder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    released: Option<u64>,
     #[serde(flatten)]
     rest: Rest,
 }
@@ -341,12 +345,14 @@ pub(super) fn cursor(cursor: &Cursor, rest: Rest) -> Bytes {
         judged: cursor.judged,
         clean_to: cursor.clean_to,
         base: cursor.base.map(|Position { generation, sequence }| PositionRecord { generation, sequence }),
+        released: cursor.released.then_some(cursor.holder.incarnation.0),
         rest,
     })
 }
 
 pub(super) fn read_cursor(bytes: &[u8]) -> Read {
     let record: CursorRecord = parse(bytes)?;
+    let released = record.released == Some(record.holder.incarnation);
     let cursor = Cursor {
         position: Position { generation: record.generation, sequence: record.sequence },
         base: record.base.map(|PositionRecord { generation, sequence }| Position { generation, sequence }),
@@ -362,6 +368,7 @@ pub(super) fn read_cursor(bytes: &[u8]) -> Read {
         dead: record.dead.map(Into::into),
         judged: record.judged,
         clean_to: record.clean_to,
+        released,
     };
     Ok((Value::Cursor(Arc::new(cursor)), record.rest))
 }

@@ -13,6 +13,7 @@ use super::config::Config;
 use super::health::HealthyClock;
 use super::holdings::Change;
 use super::io::{Effect, Event, Last, LogInfo, Purpose, ReadError, Survey, Tickets};
+use super::release::UnreleasedCursors;
 use super::roster::Roster;
 use super::types::{AssignmentMap, Entry, Holder, Time, Version};
 
@@ -61,6 +62,8 @@ pub(super) struct Consumption {
     look_at: Time,
     next_sweep: Time,
     draining: bool,
+    /// Cursors of partitions that are no longer served here.
+    unreleased: UnreleasedCursors,
     wants_map: bool,
     /// The first log ever found: what a worker without the rule goes by.
     first_log: Option<u64>,
@@ -98,6 +101,7 @@ impl Consumption {
             self.update(name, |chamber| chamber.owned = false);
         }
         for name in &change.added {
+            self.unreleased.remove(name);
             if self.chambers.contains_key(name) {
                 self.update(name, |chamber| chamber.regained(config));
             } else {
@@ -126,6 +130,7 @@ impl Consumption {
             chambers,
             unseen,
             draining: self.draining,
+            unreleased: std::mem::take(&mut self.unreleased),
             first_log: self.first_log,
             cursor_version: self.cursor_version,
             processed: self.processed,
@@ -146,6 +151,11 @@ impl Consumption {
         out.extend(self.running.iter().map(|partition| Effect::Cancel { partition: partition.clone() }));
         let (cursor_version, processed) = (self.cursor_version, self.processed);
         *self = Self { draining: true, cursor_version, processed, ..Self::default() };
+    }
+
+    /// Returns the cursors of partitions that are no longer served here.
+    pub(super) fn unreleased(&mut self) -> &mut UnreleasedCursors {
+        &mut self.unreleased
     }
 
     /// Whether an answer is for a partition, and what follows from it. Nothing follows behind a closed fence.
@@ -396,7 +406,9 @@ impl Consumption {
         let Some(chamber) = self.chambers.get(name) else { return };
         if !chamber.owned {
             if chamber.is_quiet() {
-                self.chambers.remove(name);
+                if let Some(last) = self.chambers.remove(name).and_then(Chamber::last_cursor) {
+                    self.unreleased.add(name, last);
+                }
                 self.parting.remove(name);
                 self.unseen.remove(name);
                 return;

@@ -50,6 +50,8 @@ pub struct Cursor {
     pub judged: Option<u64>,
     /// Up to here the log was seen to hold nothing unread of this partition.
     pub clean_to: u64,
+    /// Whether the holder left cleanly and nothing of its work is under way: the next owner may take over immediately.
+    pub released: bool,
 }
 
 /// How the last holder let go.
@@ -67,7 +69,8 @@ impl Cursor {
     /// Takes the cursor: from now on nobody else can commit.
     #[must_use]
     pub fn taken(&self, by: Holder, version: Version, predecessor: Predecessor) -> Self {
-        let mut taken = Self { holder: by, version, take: self.take + 1, solo: false, ..self.clone() };
+        let take = self.take + 1;
+        let mut taken = Self { holder: by, version, take, solo: false, released: false, ..self.clone() };
         if predecessor == Predecessor::Unclean {
             taken.deaths += 1;
             if self.solo && taken.dead.is_none() {
@@ -90,6 +93,7 @@ impl Cursor {
             dead: None,
             judged: None,
             clean_to: 0,
+            released: false,
             ..self.clone()
         }
     }
@@ -123,6 +127,7 @@ impl Cursor {
             dead: None,
             judged: None,
             clean_to: self.clean_to.max(sequence),
+            released: false,
             ..self.clone()
         }
     }
@@ -133,19 +138,28 @@ impl Cursor {
     pub fn failed(&self, sequence: u64, reason: &Arc<str>) -> Self {
         let failures = self.failures + 1;
         let dead = (failures >= ATTEMPTS).then(|| reason.clone());
-        Self { failures, dead, solo: false, judged: Some(sequence), take: self.take + 1, ..self.clone() }
+        Self {
+            failures,
+            dead,
+            solo: false,
+            judged: Some(sequence),
+            take: self.take + 1,
+            released: false,
+            ..self.clone()
+        }
     }
 
     /// The next message is condemned.
     #[must_use]
     pub fn condemned(&self, sequence: u64, reason: &Arc<str>) -> Self {
-        Self { dead: Some(reason.clone()), solo: false, judged: Some(sequence), ..self.clone() }
+        let dead = Some(reason.clone());
+        Self { dead, solo: false, judged: Some(sequence), released: false, ..self.clone() }
     }
 
     /// The next message runs with nothing beside it.
     #[must_use]
     pub fn alone(&self, sequence: u64) -> Self {
-        Self { solo: true, judged: Some(sequence), ..self.clone() }
+        Self { solo: true, judged: Some(sequence), released: false, ..self.clone() }
     }
 
     /// Whether the next message must run with nothing beside it: it has been there too often when something went wrong.
@@ -156,7 +170,13 @@ impl Cursor {
     /// The log was seen to hold nothing unread up to `sequence`.
     #[must_use]
     pub fn clean(&self, sequence: u64) -> Self {
-        Self { clean_to: self.clean_to.max(sequence), ..self.clone() }
+        Self { clean_to: self.clean_to.max(sequence), released: false, ..self.clone() }
+    }
+
+    /// Marks the cursor as released by its holder, which leaves.
+    #[must_use]
+    pub fn released(&self) -> Self {
+        Self { released: true, solo: false, ..self.clone() }
     }
 
     /// Up to here nothing unread can have been there.
@@ -191,6 +211,25 @@ pub(super) mod tests {
             dead: None,
             judged: None,
             clean_to: 7,
+            released: false,
+        }
+    }
+
+    #[test]
+    fn every_rewrite_of_a_released_cursor_clears_the_mark() {
+        let released = Cursor { solo: true, ..cursor() }.released();
+        assert_eq!((released.released, released.solo), (true, false));
+        let reason: Arc<str> = "no such T-chart".into();
+        for (rewrite, rewritten) in [
+            ("takeover", released.taken(holder(2, 9), Version(3), Predecessor::Clean)),
+            ("replaced log", released.replaced(12)),
+            ("commit", released.advanced(8, "run-8".into(), 101)),
+            ("failure", released.failed(8, &reason)),
+            ("dead letter", released.condemned(8, &reason)),
+            ("isolated attempt", released.alone(8)),
+            ("watermark", released.clean(9)),
+        ] {
+            assert!(!rewritten.released, "{rewrite}");
         }
     }
 

@@ -82,11 +82,13 @@ pub enum Guard {
     NoShortTtl,
     /// The grace of a leaver counts from its own farewell.
     GracePerId,
+    /// A worker that leaves marks its cursors as released.
+    ReleasedOnLeave,
 }
 
 impl Guard {
     /// Every rule that can be taken out.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::FenceFromSending,
         Self::HeartbeatAlone,
         Self::FenceExitOrder,
@@ -125,5 +127,6 @@ impl Guard {
         Self::StandbyIsReady,
         Self::NoShortTtl,
         Self::GracePerId,
+        Self::ReleasedOnLeave,
     ];
 }

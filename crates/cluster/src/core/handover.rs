@@ -38,6 +38,9 @@ pub(super) fn may_take(cursor: &Cursor, gainer: &Gainer<'_>) -> Verdict {
     if cursor.version > map.version {
         return Verdict::ReadMap;
     }
+    if cursor.released {
+        return Verdict::Take(Predecessor::Clean);
+    }
     if holder == me {
         return Verdict::Take(Predecessor::Ourselves);
     }
@@ -140,6 +143,24 @@ mod tests {
         assert_eq!(verdict(None, &without, 5), Verdict::Take(Predecessor::Unclean));
         assert_eq!(verdict(Some(beat_of(holder(1, 0))), &without, 0), Verdict::Wait);
         assert_eq!(verdict(None, &map(3), 0), Verdict::Wait);
+    }
+
+    /// Returns the verdict of worker 2, at version 3, for a released cursor of `holder`.
+    fn verdict_for_released(holder: Holder, version: u64) -> Verdict {
+        let (roster, clock, config, map) = (Roster::default(), healthy_clock(5), Config::default(), map(3));
+        let waited = Time::ZERO;
+        let me = self::holder(2, 9);
+        let gainer = Gainer { me, map: &map, config: &config, roster: &roster, clock: &clock, waited };
+        may_take(&Cursor { holder, version: Version(version), ..cursor() }.released(), &gainer)
+    }
+
+    #[test]
+    fn a_released_cursor_is_taken_over_immediately_and_cleanly() {
+        // Another worker without a leave record, an earlier incarnation of this id, and this incarnation itself.
+        for former in [holder(1, 1), holder(2, 8), holder(2, 9)] {
+            assert_eq!(verdict_for_released(former, 1), Verdict::Take(Predecessor::Clean), "{former:?}");
+        }
+        assert_eq!(verdict_for_released(holder(1, 1), 4), Verdict::ReadMap, "a newer map comes first");
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub enum Purpose {
     Origin,
     /// Swapping a cursor.
     Cursor,
+    /// Marking a cursor as released.
+    ReleaseCursor,
     /// Looking at a cursor after a swap that was refused or not answered.
     ReadCursor,
     /// Reading messages.

@@ -21,6 +21,7 @@ mod identity;
 mod io;
 pub mod planner;
 mod publication;
+mod release;
 mod roster;
 mod shutdown;
 mod state;

@@ -1,4 +1,5 @@
-//! Leaving, in an order that lets nobody inherit what is still in use: drain, farewell, resign, and the id last.
+//! The stages of leaving, in an order in which no other worker inherits anything that is still in use: drain, release
+//! the cursors, write the leave record, resign, and release the id last.
 
 use super::io::Ticket;
 
@@ -7,6 +8,8 @@ use super::io::Ticket;
 pub(super) enum Leaving {
     /// Work runs to its end.
     Draining,
+    /// Work has ended; the worker marks its cursors as released.
+    ReleasingCursors,
     /// A heartbeat that is on its way could revive us after the farewell: all must be answered first.
     AwaitingHeartbeats,
     /// The farewell is on its way.
@@ -21,4 +24,11 @@ pub(super) enum Leaving {
     Releasing(Ticket),
     /// Gone.
     Done,
+}
+
+impl Leaving {
+    /// Whether the worker still works or writes cursors, up to the end of the drain time.
+    pub(super) fn needs_heartbeats(self) -> bool {
+        matches!(self, Self::Draining | Self::ReleasingCursors)
+    }
 }

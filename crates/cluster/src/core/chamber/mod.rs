@@ -19,6 +19,7 @@ use super::config::Config;
 use super::consumption::Ground;
 use super::cursor::Cursor;
 use super::io::{Condition, Effect, Last, LogInfo, Message, Purpose, Ticket, Tickets};
+use super::release::{LastCursor, SeenCursor, UnansweredSwap};
 use super::types::{Entry, Revision, Time, Value, Version};
 
 /// How long to wait before a failed request is sent again.
@@ -202,6 +203,20 @@ impl Chamber {
             Activity::Swapping(swap) => !decides(&swap.goal),
             Activity::Delayed { then: Then::Swap(swap) | Then::Settle(swap), .. } => !decides(&swap.goal),
             _ => true,
+        }
+    }
+
+    /// Returns what is known about the cursor when this worker stops serving the partition; none if the outcome of a
+    /// write is unknown.
+    pub(super) fn last_cursor(self) -> Option<LastCursor> {
+        let seen = self.known.map(|known| SeenCursor { cursor: known.cursor, revision: known.revision });
+        match self.activity {
+            Activity::Swapping(swap) => {
+                let Swap { ticket, proposed, .. } = *swap;
+                Some(LastCursor::Unanswered(UnansweredSwap { ticket, proposed, before: seen }))
+            }
+            Activity::Delayed { then: Then::Settle(_), .. } => None,
+            _ => seen.map(LastCursor::Seen),
         }
     }
 

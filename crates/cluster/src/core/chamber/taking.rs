@@ -217,6 +217,7 @@ impl Chamber {
             dead: None,
             judged: None,
             clean_to,
+            released: false,
         };
         self.begin_swap(cursor, Condition::Absent, Goal::Take, ctx);
     }

@@ -153,7 +153,7 @@ impl Worker {
 
     pub(super) fn beat(&mut self, now: Time, out: &mut Vec<Effect>) {
         let is_due = now >= self.next_heartbeat;
-        let silent = !self.synced || matches!(self.leaving, Some(stage) if stage != Leaving::Draining);
+        let silent = !self.synced || self.leaving.is_some_and(|stage| !stage.needs_heartbeats());
         if silent || !(is_due || self.heartbeat_now) {
             return;
         }
@@ -227,7 +227,7 @@ impl Worker {
         let fence = self.fence.closes_at().filter(|_| holds).map(|closes| closes + MOMENT);
         let behind = self.behind_since.map(|since| since + Time::from_secs(1));
         let controller = self.controller.as_ref().and_then(|controller| controller.next_deadline(now));
-        let drain = (self.leaving == Some(Leaving::Draining)).then_some(self.drain_until);
+        let drain = self.leaving.filter(|stage| stage.needs_heartbeats()).map(|_| self.drain_until);
         let due = [
             Some(self.next_heartbeat),
             drain,

@@ -139,7 +139,8 @@ impl Worker {
                     if self.fence.stage() != before {
                         self.fence_floor = self.tickets.last();
                     }
-                    if before == Stage::Open {
+                    // A leaving worker may have waited for this answer.
+                    if before == Stage::Open && self.leaving.is_none() {
                         return Scope::Nothing;
                     }
                 }
@@ -166,6 +167,7 @@ impl Worker {
                     self.see_map(map, revision, out);
                 }
             }
+            Purpose::ReleaseCursor => self.consumption.unreleased().answered(ticket),
             Purpose::Farewell => self.left_behind(Leaving::Farewell(ticket), Leaving::AwaitingLease),
             Purpose::Resign => self.left_behind(Leaving::Resigning(ticket), Leaving::AwaitingRenewal),
             Purpose::Release if self.retiring => {

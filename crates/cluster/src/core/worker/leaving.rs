@@ -42,7 +42,8 @@ impl Worker {
         if surplus && self.holdings.len() == 0 && self.holdings.applied() >= map.version {
             self.retiring = true;
             self.controller = None;
-            self.leaving = Some(Leaving::AwaitingHeartbeats);
+            self.leaving = Some(Leaving::ReleasingCursors);
+            self.drain_until = now + self.config.drain_timeout;
             self.leave(now, out);
         }
     }
@@ -90,6 +91,28 @@ impl Worker {
         }
     }
 
+    /// Releases the cursors of partitions of which nothing runs any more, within the fence and the drain time. It starts
+    /// while other partitions drain, because one that never ends must not take their time.
+    fn release_cursors(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let is_ready = match self.leaving {
+            // Without a log, only the application knows when a partition is no longer in use.
+            Some(Leaving::Draining) => self.config.log,
+            Some(Leaving::ReleasingCursors) => true,
+            _ => false,
+        };
+        let has_time = now < self.drain_until;
+        let may_write = self.fence.is_open(now) && has_time && self.config.keeps(Guard::ReleasedOnLeave);
+        let me = self.identity.holder().filter(|_| may_write);
+        let unreleased = self.consumption.unreleased();
+        if let Some(me) = me.filter(|_| is_ready) {
+            unreleased.send(me, &mut self.tickets, out);
+        }
+        let waits = unreleased.is_releasing() || me.is_some() && !unreleased.is_empty();
+        if self.leaving == Some(Leaving::ReleasingCursors) && !(has_time && waits) {
+            self.leaving = Some(Leaving::AwaitingHeartbeats);
+        }
+    }
+
     pub(super) fn leave(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.leaving == Some(Leaving::Draining) {
             if now >= self.drain_until {
@@ -97,9 +120,10 @@ impl Worker {
                 self.drained = true;
             }
             if self.drained && self.consumption.has_let_go() {
-                self.leaving = Some(Leaving::AwaitingHeartbeats);
+                self.leaving = Some(Leaving::ReleasingCursors);
             }
         }
+        self.release_cursors(now, out);
         if self.leaving == Some(Leaving::AwaitingHeartbeats) && self.unanswered.is_empty() {
             let ticket = self.tickets.next(Purpose::Farewell);
             out.push(self.heartbeat(ticket, true));
@@ -118,3 +142,7 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "leaving_test.rs"]
+mod tests;

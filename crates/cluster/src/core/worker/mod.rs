@@ -243,6 +243,7 @@ impl Worker {
 
     /// Notes one event. Says what can follow from it.
     fn note(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) -> Scope {
+        self.consumption.unreleased().note(&event);
         match event {
             Event::Tick => return Scope::Partitions,
             Event::Synced => {
