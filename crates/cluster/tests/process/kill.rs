@@ -1,6 +1,4 @@
 //! A process that is killed under load loses nothing that it was told is stored.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
-#![allow(clippy::disallowed_macros, reason = "a test says what it measured")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -92,7 +90,7 @@ async fn kill_9_under_load_and_restart_loses_nothing_that_was_acknowledged() {
             .args([
                 "--exact",
                 "--nocapture",
-                "kill_9_under_load_and_restart_loses_nothing_that_was_acknowledged",
+                "kill::kill_9_under_load_and_restart_loses_nothing_that_was_acknowledged",
             ])
             .env(VICTIM, folder.path());
         let output = folder.path().join("child.log");
