@@ -13,7 +13,7 @@ use super::config::Config;
 use super::health::HealthyClock;
 use super::holdings::Change;
 use super::io::{Effect, Event, Last, LogInfo, Purpose, ReadError, Survey, Tickets};
-use super::release::UnreleasedCursors;
+use super::release::{LastCursor, UnreleasedCursors};
 use super::roster::Roster;
 use super::types::{AssignmentMap, Entry, Holder, Time, Version};
 
@@ -122,7 +122,9 @@ impl Consumption {
 
     /// The fence has closed: everything that ran was dropped.
     pub(super) fn fence(&mut self, config: &Config) {
-        self.chambers.retain(|_, chamber| chamber.owned);
+        for (name, _) in self.chambers.extract_if(.., |_, chamber| !chamber.owned) {
+            self.unreleased.add(&name, LastCursor::Unknown);
+        }
         self.chambers.values_mut().for_each(|chamber| chamber.fence(config));
         let chambers = std::mem::take(&mut self.chambers);
         let unseen = chambers.keys().cloned().collect();
@@ -406,8 +408,8 @@ impl Consumption {
         let Some(chamber) = self.chambers.get(name) else { return };
         if !chamber.owned {
             if chamber.is_quiet() {
-                if let Some(last) = self.chambers.remove(name).and_then(Chamber::last_cursor) {
-                    self.unreleased.add(name, last);
+                if let Some(chamber) = self.chambers.remove(name) {
+                    self.unreleased.add(name, chamber.last_cursor());
                 }
                 self.parting.remove(name);
                 self.unseen.remove(name);

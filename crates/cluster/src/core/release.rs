@@ -27,6 +27,8 @@ pub(super) enum LastCursor {
     Seen(SeenCursor),
     /// A request about the cursor has no answer yet.
     Unanswered(UnansweredSwap),
+    /// The cursor may name this worker; only a read shows it.
+    Unknown,
 }
 
 /// A write of a cursor, or the read that settles it, without an answer.
@@ -44,6 +46,10 @@ pub(super) struct UnreleasedCursors {
     seen: BTreeMap<Arc<str>, SeenCursor>,
     /// Requests by serial number.
     unanswered: BTreeMap<u64, (Arc<str>, UnansweredSwap)>,
+    /// Partitions whose cursor must be read before it can be released.
+    unread: BTreeSet<Arc<str>>,
+    /// Serial number of the read without an answer, and its partitions; none where this worker serves one again.
+    reading: Option<(u64, Vec<Option<Arc<str>>>)>,
     /// Serial numbers of release writes without an answer.
     releasing: BTreeSet<u64>,
 }
@@ -56,36 +62,71 @@ impl UnreleasedCursors {
             LastCursor::Unanswered(swap) => {
                 self.unanswered.insert(swap.ticket.serial, (partition.clone(), swap));
             }
+            LastCursor::Unknown => drop(self.unread.insert(partition.clone())),
         }
     }
 
     /// Forgets a partition that this worker serves again.
     pub(super) fn remove(&mut self, partition: &Arc<str>) {
         self.seen.remove(partition);
+        self.unread.remove(partition);
         self.unanswered.retain(|_, (name, _)| name != partition);
+        for name in self.reading.iter_mut().flat_map(|(_, names)| names) {
+            name.take_if(|name| name == partition);
+        }
     }
 
-    /// Notes the answer to a request that a partition did not wait for.
+    /// Notes the answer to a request that a partition did not wait for, or to a read of cursors.
     pub(super) fn note(&mut self, event: &Event) {
-        let (Event::Written { ticket, .. } | Event::Fetched { ticket, .. }) = event else { return };
-        let Some((partition, swap)) = self.unanswered.remove(&ticket.serial) else { return };
-        let seen = match event {
-            Event::Written { result: Ok(written), .. } => {
-                Some(SeenCursor { cursor: swap.proposed, revision: written.revision })
+        match event {
+            Event::Written { ticket, .. } | Event::Fetched { ticket, .. } => {
+                let Some((partition, swap)) = self.unanswered.remove(&ticket.serial) else { return };
+                let last = match event {
+                    Event::Written { result: Ok(written), .. } => {
+                        LastCursor::Seen(SeenCursor { cursor: swap.proposed, revision: written.revision })
+                    }
+                    Event::Written { result: Err(WriteError::Failed), .. } => {
+                        swap.before.map_or(LastCursor::Unknown, LastCursor::Seen)
+                    }
+                    Event::Fetched { result: Ok(entry), .. } => return self.read(partition, entry.as_ref()),
+                    _ => LastCursor::Unknown,
+                };
+                self.add(&partition, last);
             }
-            Event::Written { result: Err(WriteError::Failed), .. } => swap.before,
-            Event::Fetched { result: Ok(Some(entry)), .. } => seen_cursor(entry),
-            // Another worker has taken the cursor over, or the outcome is unknown.
-            _ => None,
-        };
-        if let Some(seen) = seen {
+            Event::Cursors { ticket, result } => {
+                let Some((_, partitions)) = self.reading.take_if(|(serial, _)| *serial == ticket.serial)
+                else {
+                    return;
+                };
+                match result {
+                    Ok(entries) => {
+                        for (partition, entry) in partitions.into_iter().zip(entries) {
+                            partition.into_iter().for_each(|partition| self.read(partition, entry.as_ref()));
+                        }
+                    }
+                    Err(_) => self.unread.extend(partitions.into_iter().flatten()),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, partition: Arc<str>, entry: Option<&Entry>) {
+        if let Some(Entry { value: Value::Cursor(cursor), revision, .. }) = entry {
+            let seen = SeenCursor { cursor: (**cursor).clone(), revision: *revision };
             self.seen.insert(partition, seen);
         }
     }
 
-    /// Sends the release of each cursor that names `me`. The write compares the revision that this worker saw as its
+    /// Reads the cursors that it does not know and sends the release of each cursor that names `me`. The write compares the revision that this worker saw as its
     /// own, so a late one fails as soon as any worker has taken the cursor over.
     pub(super) fn send(&mut self, me: Holder, tickets: &mut Tickets, out: &mut Vec<Effect>) {
+        if self.reading.is_none() && !self.unread.is_empty() {
+            let ticket = tickets.next(Purpose::ReadCursors);
+            let partitions: Vec<_> = std::mem::take(&mut self.unread).into_iter().collect();
+            self.reading = Some((ticket.serial, partitions.iter().cloned().map(Some).collect()));
+            out.push(Effect::ReadCursors { ticket, partitions });
+        }
         while self.releasing.len() < MAX_PARALLEL_RELEASES
             && let Some((partition, SeenCursor { cursor, revision })) = self.seen.pop_first()
         {
@@ -115,13 +156,126 @@ impl UnreleasedCursors {
 
     /// Whether no cursor is left to release.
     pub(super) fn is_empty(&self) -> bool {
-        self.seen.is_empty() && self.unanswered.is_empty() && self.releasing.is_empty()
+        self.seen.is_empty()
+            && self.unanswered.is_empty()
+            && self.unread.is_empty()
+            && self.reading.is_none()
+            && self.releasing.is_empty()
     }
 }
 
-fn seen_cursor(entry: &Entry) -> Option<SeenCursor> {
-    match &entry.value {
-        Value::Cursor(cursor) => Some(SeenCursor { cursor: (**cursor).clone(), revision: entry.revision }),
-        _ => None,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::cursor::tests::{cursor, holder};
+    use crate::core::io::{ReadError, Written};
+
+    /// The holder of the test cursor.
+    const ME: (u32, u64) = (1, 1);
+
+    fn me() -> Holder {
+        holder(ME.0, ME.1)
+    }
+
+    fn name(number: usize) -> Arc<str> {
+        format!("tool:{number}").into()
+    }
+
+    fn seen(revision: u64) -> LastCursor {
+        LastCursor::Seen(SeenCursor { cursor: cursor(), revision: Revision(revision) })
+    }
+
+    fn entry(cursor: Cursor, revision: u64) -> Entry {
+        Entry { value: Value::Cursor(Arc::new(cursor)), revision: Revision(revision), stored_at: 0 }
+    }
+
+    fn send(cursors: &mut UnreleasedCursors, tickets: &mut Tickets) -> Vec<Effect> {
+        let mut out = Vec::new();
+        cursors.send(me(), tickets, &mut out);
+        out
+    }
+
+    fn release(serial: u64, partition: &Arc<str>, revision: u64) -> Effect {
+        Effect::Write {
+            ticket: Ticket { purpose: Purpose::ReleaseCursor, serial },
+            key: Key::Cursor(partition.clone()),
+            value: Value::Cursor(Arc::new(cursor().released())),
+            condition: Condition::Revision(Revision(revision)),
+        }
+    }
+
+    #[test]
+    fn releases_run_in_parallel_up_to_a_limit() {
+        let (mut cursors, mut tickets) = (UnreleasedCursors::default(), Tickets::default());
+        (0..MAX_PARALLEL_RELEASES + 2).for_each(|number| cursors.add(&name(number), seen(7)));
+        assert_eq!(send(&mut cursors, &mut tickets).len(), MAX_PARALLEL_RELEASES);
+        assert_eq!(send(&mut cursors, &mut tickets), []);
+        cursors.answered(Ticket { purpose: Purpose::ReleaseCursor, serial: 3 });
+        assert_eq!(send(&mut cursors, &mut tickets).len(), 1);
+        (1..=tickets.last())
+            .for_each(|serial| cursors.answered(Ticket { purpose: Purpose::ReleaseCursor, serial }));
+        assert_eq!(send(&mut cursors, &mut tickets).len(), 1);
+        assert!(cursors.is_releasing());
+        cursors.answered(Ticket { purpose: Purpose::ReleaseCursor, serial: tickets.last() });
+        assert!(cursors.is_empty() && !cursors.is_releasing());
+    }
+
+    #[test]
+    fn an_unknown_cursor_is_read_again_until_there_is_an_answer() {
+        let (mut cursors, mut tickets) = (UnreleasedCursors::default(), Tickets::default());
+        (1..=3).for_each(|number| cursors.add(&name(number), LastCursor::Unknown));
+        for serial in 1..=2 {
+            let ticket = Ticket { purpose: Purpose::ReadCursors, serial };
+            let partitions = vec![name(1), name(2), name(3)];
+            assert_eq!(send(&mut cursors, &mut tickets), [Effect::ReadCursors { ticket, partitions }]);
+            let foreign = Cursor { holder: holder(ME.0, ME.1 + 1), ..cursor() };
+            let result = match serial {
+                1 => Err(ReadError),
+                _ => Ok(vec![Some(entry(cursor(), 7)), Some(entry(foreign, 8)), None]),
+            };
+            assert_eq!(send(&mut cursors, &mut tickets), [], "one read at a time");
+            cursors.note(&Event::Cursors { ticket, result });
+        }
+        assert_eq!(send(&mut cursors, &mut tickets), [release(3, &name(1), 7)]);
+    }
+
+    #[test]
+    fn a_partition_that_is_served_again_is_not_released() {
+        let (mut cursors, mut tickets) = (UnreleasedCursors::default(), Tickets::default());
+        cursors.add(&name(1), seen(7));
+        cursors.add(&name(2), LastCursor::Unknown);
+        cursors.add(&name(3), LastCursor::Unknown);
+        cursors.remove(&name(1));
+        cursors.remove(&name(3));
+        let ticket = Ticket { purpose: Purpose::ReadCursors, serial: 1 };
+        let partitions = vec![name(2)];
+        assert_eq!(send(&mut cursors, &mut tickets), [Effect::ReadCursors { ticket, partitions }]);
+        cursors.remove(&name(2));
+        cursors.note(&Event::Cursors { ticket, result: Ok(vec![Some(entry(cursor(), 7))]) });
+        assert_eq!(send(&mut cursors, &mut tickets), []);
+        assert!(cursors.is_empty());
+    }
+
+    /// Returns the effects after a takeover that the partition did not wait for has this answer.
+    fn sent_after(answer: Result<Written, WriteError>) -> Vec<Effect> {
+        let (mut cursors, mut tickets) = (UnreleasedCursors::default(), Tickets::default());
+        let ticket = tickets.next(Purpose::Cursor);
+        let before = Some(SeenCursor { cursor: cursor(), revision: Revision(6) });
+        let swap = UnansweredSwap { ticket, proposed: cursor(), before };
+        cursors.add(&name(1), LastCursor::Unanswered(swap));
+        assert_eq!(send(&mut cursors, &mut tickets), []);
+        assert!(!cursors.is_empty(), "its answer is awaited");
+        cursors.note(&Event::Written { ticket, result: answer });
+        send(&mut cursors, &mut tickets)
+    }
+
+    #[test]
+    fn the_answer_to_a_takeover_decides_what_is_released() {
+        let written = Written { revision: Revision(9), stored_at: 0 };
+        assert_eq!(sent_after(Ok(written)), [release(2, &name(1), 9)]);
+        assert_eq!(sent_after(Err(WriteError::Failed)), [release(2, &name(1), 6)]);
+        for unknown in [WriteError::Conflict, WriteError::Unknown] {
+            assert!(matches!(sent_after(Err(unknown))[..], [Effect::ReadCursors { .. }]), "{unknown:?}");
+        }
     }
 }

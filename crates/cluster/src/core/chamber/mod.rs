@@ -206,17 +206,18 @@ impl Chamber {
         }
     }
 
-    /// Returns what is known about the cursor when this worker stops serving the partition; none if the outcome of a
-    /// write is unknown.
-    pub(super) fn last_cursor(self) -> Option<LastCursor> {
+    /// Returns the state of the cursor when this worker stops serving the partition.
+    pub(super) fn last_cursor(self) -> LastCursor {
+        let is_stale = !self.held && (self.wants_survey || self.survey.is_some());
         let seen = self.known.map(|known| SeenCursor { cursor: known.cursor, revision: known.revision });
         match self.activity {
             Activity::Swapping(swap) => {
                 let Swap { ticket, proposed, .. } = *swap;
-                Some(LastCursor::Unanswered(UnansweredSwap { ticket, proposed, before: seen }))
+                LastCursor::Unanswered(UnansweredSwap { ticket, proposed, before: seen })
             }
-            Activity::Delayed { then: Then::Settle(_), .. } => None,
-            _ => seen.map(LastCursor::Seen),
+            Activity::Delayed { then: Then::Settle(_), .. } => LastCursor::Unknown,
+            _ if is_stale => LastCursor::Unknown,
+            _ => seen.map_or(LastCursor::Unknown, LastCursor::Seen),
         }
     }
 
