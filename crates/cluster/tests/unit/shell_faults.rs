@@ -146,8 +146,9 @@ async fn a_delayed_request_does_not_hold_up_the_neighbours() {
 async fn runs_after_a_stale_cursor(config: Config) -> Vec<String> {
     let (faulty, faults) = faults::wrap(memory());
     let seen = Seen::default();
-    let start = || builder(&faulty, config.clone(), 1).handler(Writer { seen: seen.clone() }).start();
-    let first = start().await.unwrap();
+    let start = |config| builder(&faulty, config, 1).handler(Writer { seen: seen.clone() }).start();
+    // The commit must be the last write of the cursor, so the first worker does not mark it as released.
+    let first = start(without(Guard::ReleasedOnLeave, self::config(1))).await.unwrap();
     settled(&[&first], 1).await;
     let log = log(&faulty).await;
     for payload in ["1", "2"] {
@@ -157,7 +158,7 @@ async fn runs_after_a_stale_cursor(config: Config) -> Vec<String> {
     first.shutdown().await;
     faults.plan(Op::Read, "0", Fault::Stale);
     publish(&log, 0, "3").await;
-    let second = start().await.unwrap();
+    let second = start(config).await.unwrap();
     processed(&second, 1).await;
     assert_eq!(faults.struck().len(), 1);
     seen.of("0")
