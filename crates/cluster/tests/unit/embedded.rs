@@ -1,11 +1,16 @@
 //! What only the embedded backend promises: its data folder, and what survives in it.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use phalanx_cluster::Role;
 use phalanx_cluster::backend::{
     Backend, BucketConfig, Embedded, Error, Expect, LogConfig, Settings, Stores, WatchEvent,
 };
 use tempfile::tempdir;
+
+use crate::fleet::{Seen, Writer, builder, config, settings, until};
 
 #[tokio::test]
 async fn a_second_process_is_told_who_has_the_folder() {
@@ -80,6 +85,68 @@ async fn ids_heartbeats_and_lease_are_forgotten_when_the_folder_is_opened_and_re
     }
     for bucket in [&stores.assignments, &stores.cursors] {
         assert!(bucket.get("key").await.unwrap().is_some());
+    }
+}
+
+/// Moves everything that is stored an hour ahead, as if the wall clock had been set back by an hour since then.
+fn set_wall_clock_back(folder: &Path) {
+    let db = rusqlite::Connection::open(folder.join("coordination.db")).expect("the database");
+    db.execute_batch(
+        "UPDATE clock SET last = last + 3600000000;
+         UPDATE entries SET stored_at = stored_at + 3600000000;
+         UPDATE messages SET stored_at = stored_at + 3600000000;
+         UPDATE logs SET created = created + 3600000000;",
+    )
+    .expect("the times");
+}
+
+#[tokio::test]
+async fn stored_times_keep_growing_although_the_wall_clock_steps_back_between_two_processes() {
+    const HOUR: u64 = 3_600_000_000;
+    let folder = tempdir().unwrap();
+    let (ids, log) = (Settings::default().stable_ids, LogConfig::new("l", ["l.*"]));
+    let backend = Embedded::open(folder.path()).unwrap();
+    let first_log = backend.log(&log).await.unwrap().info().await.unwrap().created;
+    // The newest of all stored values is one that opening the folder discards.
+    let bucket = backend.bucket(&ids).await.unwrap();
+    bucket.put("key", "1".into()).await.unwrap();
+    let newest = bucket.get("key").await.unwrap().unwrap().stored_at + HOUR;
+    backend.close().await;
+    set_wall_clock_back(folder.path());
+
+    let backend = Embedded::open(folder.path()).unwrap();
+    let bucket = backend.bucket(&ids).await.unwrap();
+    assert_eq!(bucket.get("key").await.unwrap(), None);
+    bucket.put("key", "2".into()).await.unwrap();
+    assert!(bucket.get("key").await.unwrap().unwrap().stored_at > newest);
+    backend.remove_log("l").await.unwrap();
+    assert!(backend.log(&log).await.unwrap().info().await.unwrap().created > first_log + HOUR);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn incarnations_epochs_and_versions_grow_although_the_wall_clock_steps_back_between_two_processes() {
+    let folder = tempdir().unwrap();
+    let mut before = (0, 0, 0);
+    for _ in 0..3 {
+        let embedded = Embedded::open(folder.path()).unwrap();
+        let backend: Arc<dyn Backend> = Arc::new(embedded.clone());
+        let maps = backend.bucket(&settings().assignments).await.unwrap();
+        let writer = Writer { seen: Seen::default() };
+        let worker = builder(&backend, config(1), 2).handler(writer).start().await.unwrap();
+        let now = until("the worker leads and has written its epoch", async || {
+            let status = worker.status();
+            let incarnation = status.holder.filter(|_| status.role == Role::Leader)?.incarnation.0;
+            let map = maps.get("current").await.unwrap()?;
+            let map: serde_json::Value = serde_json::from_slice(&map.value).unwrap();
+            let epoch = map["leaderEpoch"].as_u64()?;
+            (epoch > before.1).then_some((incarnation, epoch, map["version"].as_u64()?))
+        })
+        .await;
+        assert!(now.0 > before.0 && now.2 >= before.2, "from {before:?} to {now:?}");
+        before = (now.0 + 3_600_000_000, now.1, now.2);
+        worker.shutdown().await;
+        embedded.close().await;
+        set_wall_clock_back(folder.path());
     }
 }
 

@@ -55,7 +55,8 @@ impl Embedded {
     }
 
     /// The database in a data folder, made if it is absent. The folder is locked until [`close`](Embedded::close) or the
-    /// end of the process. Ids, heartbeats and the lease of an earlier process are forgotten; revisions go on growing.
+    /// end of the process. Ids, heartbeats and the lease of an earlier process are forgotten; revisions keep growing. Leave
+    /// records are heartbeats: that a worker left cleanly is stored in the cursors that it held.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let what = format!("opening the data folder {}", folder.display());
         fs::create_dir_all(folder).map_err(|e| Error::invalid(&what, e))?;
