@@ -104,6 +104,18 @@ impl Broker {
         });
     }
 
+    /// Discards ids, heartbeats and the lease, as opening an embedded folder does. Revisions and times keep growing.
+    pub fn discard_volatile(&mut self, with_lease: bool) {
+        let is_kept = |key: &Key| match key {
+            Key::Claim(_) | Key::Heartbeat(_) | Key::StandbyHeartbeat(_) => false,
+            Key::Lease => !with_lease,
+            _ => true,
+        };
+        for entries in [&mut self.entries, &mut self.earlier] {
+            entries.others.retain(|key, _| is_kept(key));
+        }
+    }
+
     /// Removes a value if it is that revision.
     pub fn delete(&mut self, now_micros: u64, key: &Key, revision: Revision) -> Result<Written, WriteError> {
         if self.entries.get(key).map(|entry| entry.revision) != Some(revision) {

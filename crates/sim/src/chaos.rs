@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use phalanx_cluster::core::{Config, Guard, Tenure, WorkerState};
 
-use crate::faults::{Fault, Injection, Shake, inject, schedule};
+use crate::faults::{Fault, Injection, Shake, inject, schedule, schedule_restarts};
 use crate::ledger::{Counts, Violation};
 use crate::log::Kind;
 use crate::rng::Rng;
@@ -78,8 +78,12 @@ impl Run {
 
     /// The faults of this run.
     pub fn injections(&self) -> Vec<Injection> {
-        let mut rng = Rng::new(self.seed ^ 0xfa17);
-        schedule(&mut rng, &self.faults, Duration::from_secs(20), self.length)
+        let from = Duration::from_secs(20);
+        let mut injections = schedule(&mut Rng::new(self.seed ^ 0xfa17), &self.faults, from, self.length);
+        let mut rng = Rng::new(self.seed ^ 0x7e57_a127);
+        injections.extend(schedule_restarts(&mut rng, &self.faults, from, self.length));
+        injections.sort_by_key(|injection| injection.at);
+        injections
     }
 
     /// Runs it.

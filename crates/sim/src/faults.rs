@@ -25,7 +25,8 @@ macro_rules! faults {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// How often it is chosen, compared to others.
+            /// Returns the weight of this kind in a choice. Restarts have a schedule of their own and the weight 0, so that a
+            /// seed keeps its other faults.
             fn weight(self) -> u64 {
                 match self { $(Self::$variant => $weight,)* }
             }
@@ -118,6 +119,10 @@ faults! {
     LateDuplicate = "lateDuplicate", 2;
     /// A person publishes a notification again, under an id of its own.
     Replay = "replay", 2;
+    /// Every worker leaves, and the fleet starts again, perhaps after its leave records have expired.
+    FleetRestart = "fleetRestart", 0;
+    /// Every worker leaves or is killed, and the fleet starts again in an embedded folder.
+    FolderReopened = "folderReopened", 0;
 }
 
 macro_rules! shakes {
@@ -190,6 +195,23 @@ pub(crate) fn schedule(rng: &mut Rng, kinds: &[Fault], from: Time, until: Time) 
             hit
         });
         injections.extend(chosen.map(|&fault| Injection { at, fault, dice: rng.next() }));
+    }
+    injections
+}
+
+/// Restarts of the whole fleet, of these kinds.
+pub(crate) fn schedule_restarts(rng: &mut Rng, kinds: &[Fault], from: Time, until: Time) -> Vec<Injection> {
+    let is_restart = |kind: &Fault| matches!(kind, Fault::FleetRestart | Fault::FolderReopened);
+    let restarts: Vec<Fault> = kinds.iter().copied().filter(is_restart).collect();
+    let mut injections = Vec::new();
+    let mut at = from;
+    loop {
+        at += Duration::from_millis(rng.between(30_000, 600_000));
+        let Some(&fault) = restarts.get(rng.next() as usize % restarts.len().max(1)) else { break };
+        if at >= until {
+            break;
+        }
+        injections.push(Injection { at, fault, dice: rng.next() });
     }
     injections
 }
@@ -347,6 +369,27 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
         Fault::Replay => {
             if let Some(number) = world.published_for(chamber).checked_sub(1) {
                 world.plan(seconds(&mut dice, 0, 60), Planned::Replay(chamber, number));
+            }
+        }
+        Fault::FleetRestart => {
+            let pause = Duration::from_millis(dice.between(500, 90_000));
+            for process in living {
+                world.terminate(process);
+            }
+            for _ in 0..workers {
+                let delay = Duration::from_millis(dice.between(0, 3_000));
+                world.plan(pause + delay, Planned::Start);
+            }
+        }
+        Fault::FolderReopened => {
+            let is_clean = !dice.one_in(4);
+            let pause = Duration::from_millis(dice.between(500, 90_000));
+            for process in living {
+                if is_clean { world.terminate(process) } else { world.kill(process) }
+            }
+            world.plan(pause, Planned::ReopenFolder);
+            for _ in 0..workers {
+                world.plan(pause, Planned::Start);
             }
         }
         Fault::LateDuplicate => {

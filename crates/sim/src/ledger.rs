@@ -1,12 +1,12 @@
 //! What the world itself has seen happen, kept apart from what the workers believe. Every promise is checked here, as
 //! things happen, and never by asking a worker or its cursor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use phalanx_cluster::core::types::{AssignmentMap, Epoch, Time, Value, Version};
-use phalanx_cluster::core::{ATTEMPTS, Cursor, Effect, Position, Purpose, Ticket, Work};
+use phalanx_cluster::core::types::{AssignmentMap, Epoch, Holder, Time, Value, Version};
+use phalanx_cluster::core::{ATTEMPTS, Cursor, Effect, Position, Purpose, Ticket, Work, WriteError};
 
 use crate::HashMap;
 use crate::log::{Kind, decode};
@@ -51,6 +51,9 @@ pub struct Counts {
 
 /// No worker works or leads later than 4.5 s after the sending of its last acknowledged heartbeat; its clock may drift.
 const FENCE: Duration = Duration::from_micros(4_502_000);
+
+/// Ticket below every other.
+const FIRST_TICKET: Ticket = Ticket { purpose: Purpose::Heartbeat, serial: 0 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
@@ -99,6 +102,10 @@ struct Book {
     letters: HashMap<usize, u32>,
     take: u64,
     taker: Option<ProcessId>,
+    /// Incarnation under which the taker took the cursor over.
+    taken_as: Option<Holder>,
+    /// Whether the taker has left cleanly since.
+    left_cleanly: bool,
     /// Which making of the log the cursor's generation belongs to.
     epoch: u64,
     running: Vec<(ProcessId, usize)>,
@@ -131,6 +138,14 @@ pub(crate) struct Ledger {
     log_epoch: u64,
     /// Whose message runs alone.
     alone: BTreeMap<ProcessId, u32>,
+    /// Writes of cursors without an answer, and their chambers.
+    cursor_writes: BTreeMap<(ProcessId, Ticket), u32>,
+    /// Chambers whose last cursor write by a process has an unknown outcome, or whose message it abandoned.
+    doubtful: BTreeSet<(ProcessId, u32)>,
+    /// Processes that drain.
+    draining: BTreeSet<ProcessId>,
+    /// Processes that are fenced, or were while they drained.
+    fenced: BTreeSet<ProcessId>,
     pub(crate) counts: Counts,
     pub(crate) violations: Vec<Violation>,
 }
@@ -149,7 +164,7 @@ impl Ledger {
                     return;
                 }
                 Purpose::TouchMap | Purpose::PublishMap | Purpose::WriteState => "leads",
-                Purpose::Cursor => "swaps a cursor",
+                Purpose::Cursor | Purpose::ReleaseCursor => "swaps a cursor",
                 _ => return,
             },
             Effect::Process { .. } => "starts a message",
@@ -174,6 +189,65 @@ impl Ledger {
         if let Some(sent) = self.sent.remove(&(process, ticket)) {
             let proof = &mut self.proof[process.index()];
             *proof = (*proof).max(sent);
+        }
+    }
+
+    /// A process asks for a cursor to be written.
+    pub(crate) fn cursor_asked(&mut self, process: ProcessId, ticket: Ticket, chamber: u32) {
+        self.cursor_writes.insert((process, ticket), chamber);
+    }
+
+    /// A process receives the answer to a write.
+    pub(crate) fn cursor_answered<T>(
+        &mut self,
+        process: ProcessId,
+        ticket: Ticket,
+        result: Result<T, WriteError>,
+    ) {
+        let Some(chamber) = self.cursor_writes.remove(&(process, ticket)) else { return };
+        match result {
+            Ok(_) => drop(self.doubtful.remove(&(process, chamber))),
+            Err(WriteError::Unknown) => drop(self.doubtful.insert((process, chamber))),
+            Err(WriteError::Conflict | WriteError::Failed) => {}
+        }
+    }
+
+    /// A process gives up a message that runs, or is shown an old cursor.
+    pub(crate) fn doubt(&mut self, process: ProcessId, chamber: u32) {
+        self.doubtful.insert((process, chamber));
+    }
+
+    /// A process closes its fence.
+    pub(crate) fn fenced(&mut self, process: ProcessId) {
+        self.fenced.insert(process);
+    }
+
+    /// A process opens its fence.
+    pub(crate) fn unfenced(&mut self, process: ProcessId) {
+        if !self.draining.contains(&process) {
+            self.fenced.remove(&process);
+        }
+    }
+
+    /// A process begins to drain.
+    pub(crate) fn drains(&mut self, process: ProcessId) {
+        self.draining.insert(process);
+    }
+
+    /// A process releases its id by itself: no takeover from this incarnation may count a worker crash. The protocol
+    /// excepts partitions whose last write has an unknown outcome or whose message was abandoned, and a worker that was
+    /// fenced while it drained.
+    pub(crate) fn left(&mut self, process: ProcessId, holder: Holder) {
+        let unanswered = self.cursor_writes.range((process, FIRST_TICKET)..);
+        let unanswered = unanswered.take_while(|((asking, _), _)| *asking == process);
+        self.doubtful.extend(unanswered.map(|(_, chamber)| (process, *chamber)));
+        if self.fenced.contains(&process) {
+            return;
+        }
+        for (chamber, book) in (0..).zip(&mut self.books) {
+            if book.taken_as == Some(holder) && book.taker == Some(process) {
+                book.left_cleanly = !self.doubtful.contains(&(process, chamber));
+            }
         }
     }
 
@@ -374,6 +448,9 @@ impl Ledger {
         if !is.solo {
             self.alone.retain(|_, alone| *alone != chamber);
         }
+        if is.released && self.book(chamber).running.iter().any(|(running, _)| *running == process) {
+            self.violate(9, now, format!("{process} releases chamber {chamber} while its message runs"));
+        }
         match was {
             None => self.cursor_made(now, process, chamber, is),
             Some(was) if is.take != was.take => self.taken(now, process, chamber, was, is),
@@ -413,6 +490,7 @@ impl Ledger {
         let known_log = stream == 0 || is.stream == stream;
         let epoch = if vouched && known_log { epoch } else { u64::MAX };
         (book.take, book.taker, book.epoch) = (is.take, Some(process), epoch);
+        (book.taken_as, book.left_cleanly) = (Some(is.holder), false);
         let kept = match is.base {
             Some(base) => book.committed.iter().position(|(position, _)| *position == base).map(|at| at + 1),
             None => Some(0),
@@ -455,7 +533,14 @@ impl Ledger {
     fn taken(&mut self, now: Time, process: ProcessId, chamber: u32, was: &Cursor, is: &Cursor) {
         let (epoch, stream) = (self.log_epoch, self.stream);
         let book = self.book(chamber);
+        if let (true, Some(left)) = (is.deaths > was.deaths && book.left_cleanly, book.taker) {
+            let what =
+                format!("{process} counts the clean leave of {left} as a worker crash of chamber {chamber}");
+            self.violate(21, now, what);
+        }
+        let book = self.book(chamber);
         (book.take, book.taker) = (is.take, Some(process));
+        (book.taken_as, book.left_cleanly) = (Some(is.holder), false);
         if let (true, true, Some(judged)) = (was.solo, is.dead.is_some(), is.judged)
             && let Some(&message) = book.at.get(&judged)
         {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use phalanx_cluster::core::types::{Key, Time};
+use phalanx_cluster::core::types::{Holder, Key, Time};
 use phalanx_cluster::core::{Event, Purpose, Worker};
 
 use crate::handler::Handler;
@@ -102,6 +102,8 @@ pub(crate) struct Process {
     pub(crate) disturbed: bool,
     /// The id it held when last looked at.
     pub(crate) held: Option<u32>,
+    /// Incarnation of the id that it last held.
+    pub(crate) holder: Option<Holder>,
     /// What it watches and has not been shown yet, in order, and when it may be.
     pub(crate) held_back: Vec<(Time, Bucket, Event)>,
     /// Its next request for this purpose is repeated after so long.
@@ -134,6 +136,7 @@ impl Process {
             disturbed_until: Time::ZERO,
             disturbed: false,
             held: None,
+            holder: None,
             held_back: Vec::new(),
             repeats: None,
             bells: BTreeSet::new(),

@@ -74,6 +74,15 @@ impl World {
         self.processes[process.index()].handler.runs.contains_key(&chamber)
     }
 
+    /// Returns the number of worker crashes that the stored cursor counts at the next message of a chamber.
+    pub fn worker_crashes(&self, chamber: u32) -> u32 {
+        let entry = self.broker.get(&Key::Cursor(self.names[chamber as usize].clone()));
+        match entry.map(|entry| &entry.value) {
+            Some(Value::Cursor(cursor)) => cursor.deaths,
+            _ => 0,
+        }
+    }
+
     /// Every chamber of a worker, by the stored map.
     pub fn chambers_of(&self, id: u32) -> Vec<u32> {
         let owned = self.map().into_iter().flat_map(|map| &map.assignments);

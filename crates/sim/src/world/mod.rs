@@ -123,6 +123,8 @@ pub enum Planned {
     KillLeader,
     /// SIGKILL for whoever was started last.
     KillNewest,
+    /// The embedded folder is opened again; processes that still use it are killed.
+    ReopenFolder,
 }
 
 /// A step of a message that is being processed.
@@ -209,6 +211,8 @@ pub struct World {
     notices: BTreeMap<&'static str, u64>,
     /// Plans made until then are forgone.
     forgone: Time,
+    /// Requests of processes below this number are lost: they ended before the folder was opened again.
+    first_of_folder: u32,
     hash: u64,
     trace: Option<Vec<String>>,
     pub(crate) events: u64,
@@ -258,6 +262,7 @@ impl World {
             shaken: BTreeMap::new(),
             notices: BTreeMap::new(),
             forgone: Time::ZERO,
+            first_of_folder: 0,
             hash: 0xcbf2_9ce4_8422_2325,
             trace: None,
             events: 0,
@@ -364,6 +369,8 @@ impl World {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
+            Happening::Request(process, _) | Happening::LateRequest(process, _)
+                if process.0 < self.first_of_folder => {}
             Happening::Request(process, effect) => self.answer(process, effect),
             Happening::LateRequest(process, effect) => {
                 self.apply(process, effect);
@@ -416,8 +423,11 @@ impl World {
             target.mailbox.push(Happening::Arrival(process, event));
             return;
         }
-        if let Event::Written { ticket, result: Ok(_) } = &event {
-            self.ledger.acknowledged(process, *ticket);
+        if let Event::Written { ticket, result } = &event {
+            if result.is_ok() {
+                self.ledger.acknowledged(process, *ticket);
+            }
+            self.ledger.cursor_answered(process, *ticket, *result);
         }
         self.events += 1;
         let target = &mut self.processes[process.index()];
@@ -453,6 +463,7 @@ impl World {
             {
                 self.ledger.asked(now, process, &effect);
             }
+            self.note_cursor_write(process, &effect);
             if let Some(trace) = &mut self.trace {
                 trace.push(format!("{:>12.6} {process} -> {effect:?}", now.as_secs_f64()));
             }
@@ -460,6 +471,21 @@ impl World {
         }
         self.check_identity(process);
         self.set_alarm(process);
+    }
+
+    /// Tells the ledger which cursor a process is about to write, and when it releases its id by itself.
+    fn note_cursor_write(&mut self, process: ProcessId, effect: &Effect) {
+        match effect {
+            Effect::Write { ticket, key: Key::Cursor(name), .. } => {
+                self.ledger.cursor_asked(process, *ticket, self.numbers[name]);
+            }
+            Effect::Delete { ticket, .. } if ticket.purpose == Purpose::Release => {
+                if let Some(holder) = self.processes[process.index()].holder {
+                    self.ledger.left(process, holder);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Whether a process lives to carry out one more effect.
@@ -482,7 +508,10 @@ impl World {
     fn check_identity(&mut self, process: ProcessId) {
         let now = self.now;
         let target = &self.processes[process.index()];
-        let holds = target.worker.holder().map(|holder| holder.id.0);
+        let holder = target.worker.holder();
+        let holds = holder.map(|holder| holder.id.0);
+        self.processes[process.index()].holder = holder.or(target.holder);
+        let target = &self.processes[process.index()];
         if holds == target.held {
             self.check_lonely(process);
             return;
@@ -554,6 +583,7 @@ impl World {
                 let chamber = self.numbers[&partition];
                 self.processes[process.index()].handler.runs.remove(&chamber);
                 self.ledger.ends(process, chamber);
+                self.ledger.doubt(process, chamber);
             }
             Effect::Assign { version, added, removed } => {
                 let bells = &mut self.processes[process.index()].bells;
@@ -565,13 +595,18 @@ impl World {
                     self.later(LETTING_GO, Happening::Arrival(process, Event::LetGo(version)));
                 }
             }
-            Effect::Drain => self.later(LETTING_GO, Happening::Arrival(process, Event::Drained)),
+            Effect::Drain => {
+                self.ledger.drains(process);
+                self.later(LETTING_GO, Happening::Arrival(process, Event::Drained));
+            }
             Effect::Exit => self.end(process),
             Effect::Fence => {
                 self.drop_runs(process);
+                self.ledger.fenced(process);
             }
+            Effect::Unfence => self.ledger.unfenced(process),
             Effect::Notice(notice) => self.notice(process, &notice),
-            Effect::Unfence | Effect::Grant { .. } | Effect::Warn(_) => {}
+            Effect::Grant { .. } | Effect::Warn(_) => {}
         }
     }
 

@@ -216,6 +216,18 @@ impl World {
         self.disturb_everybody();
     }
 
+    /// The embedded folder is opened again: ids, heartbeats and the lease of earlier processes are discarded. A folder
+    /// belongs to one process, so the workers that still use it are killed and their requests are lost.
+    pub fn reopen_folder(&mut self) {
+        self.note(|| "the folder is opened again".to_owned());
+        for process in self.living.clone() {
+            self.kill(process);
+        }
+        self.first_of_folder = self.processes.len() as u32;
+        // A lease with a term is stored by the election agent, not in the folder.
+        self.broker.discard_volatile(self.setup.config.tenure == Tenure::Silence);
+    }
+
     /// The log is deleted and made anew: everything in it is gone.
     pub fn recreate_log(&mut self) {
         let gone = self.log.recreate(self.micros());
@@ -315,6 +327,7 @@ impl World {
             Planned::PublishAgain(chamber, number) => self.publish_again(chamber, number),
             Planned::Replay(chamber, number) => self.replay(chamber, number),
             Planned::KillLeader => self.leader().into_iter().for_each(|leader| self.kill(leader)),
+            Planned::ReopenFolder => self.reopen_folder(),
             Planned::KillNewest => {
                 self.living.last().copied().into_iter().for_each(|newest| self.kill(newest))
             }

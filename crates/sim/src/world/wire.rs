@@ -71,6 +71,7 @@ impl World {
             && self.shakes_by(Shake::StaleRead);
         let event = if stale {
             self.processes[process.index()].disturb(now + AFTERMATH);
+            self.doubt_cursors(process, &effect);
             self.answer_stale(effect)
         } else {
             self.apply(process, effect)
@@ -82,6 +83,18 @@ impl World {
             self.later(TIMEOUT - LATENCY, Happening::Arrival(process, gives_up));
         } else {
             self.later(wait, Happening::Arrival(process, event));
+        }
+    }
+
+    /// Tells the ledger that a process is shown old cursors.
+    fn doubt_cursors(&mut self, process: ProcessId, effect: &Effect) {
+        let names = match effect {
+            Effect::Read { key: Key::Cursor(name), .. } => std::slice::from_ref(name),
+            Effect::ReadCursors { partitions, .. } => partitions,
+            _ => return,
+        };
+        for name in names {
+            self.ledger.doubt(process, self.numbers[name]);
         }
     }
 

@@ -305,3 +305,20 @@ fn the_holder_reads_its_cursor_at_each_map() {
         broken(&mut world)
     });
 }
+
+#[test]
+fn a_worker_that_leaves_marks_its_cursors_as_released() {
+    needs(Guard::ReleasedOnLeave, |without| {
+        let (mut world, chamber, processes) = three(without);
+        // The whole fleet is down for longer than the leave records live.
+        processes.into_iter().for_each(|process| world.terminate(process));
+        wait(&mut world, s(60));
+        for _ in 0..3 {
+            world.start();
+        }
+        wait(&mut world, s(60));
+        world.publish(chamber, Kind::Good);
+        wait(&mut world, s(20));
+        broken(&mut world)
+    });
+}

@@ -11,4 +11,5 @@ mod scenarios_documents;
 mod scenarios_identity;
 mod scenarios_messages;
 mod scenarios_names;
+mod scenarios_restart;
 mod scenarios_rollout;
