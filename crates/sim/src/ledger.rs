@@ -142,9 +142,7 @@ pub(crate) struct Ledger {
     cursor_writes: BTreeMap<(ProcessId, Ticket), u32>,
     /// Chambers whose last cursor write by a process has an unknown outcome, or whose message it abandoned.
     doubtful: BTreeSet<(ProcessId, u32)>,
-    /// Processes that drain.
-    draining: BTreeSet<ProcessId>,
-    /// Processes that are fenced, or were while they drained.
+    /// Processes whose fence is closed.
     fenced: BTreeSet<ProcessId>,
     pub(crate) counts: Counts,
     pub(crate) violations: Vec<Violation>,
@@ -224,19 +222,12 @@ impl Ledger {
 
     /// A process opens its fence.
     pub(crate) fn unfenced(&mut self, process: ProcessId) {
-        if !self.draining.contains(&process) {
-            self.fenced.remove(&process);
-        }
-    }
-
-    /// A process begins to drain.
-    pub(crate) fn drains(&mut self, process: ProcessId) {
-        self.draining.insert(process);
+        self.fenced.remove(&process);
     }
 
     /// A process releases its id by itself: no takeover from this incarnation may count a worker crash. The protocol
-    /// excepts partitions whose last write has an unknown outcome or whose message was abandoned, and a worker that was
-    /// fenced while it drained.
+    /// excepts partitions whose last write has an unknown outcome or whose message was abandoned, and a worker whose fence
+    /// is closed when its drain time is over.
     pub(crate) fn left(&mut self, process: ProcessId, holder: Holder) {
         let unanswered = self.cursor_writes.range((process, FIRST_TICKET)..);
         let unanswered = unanswered.take_while(|((asking, _), _)| *asking == process);

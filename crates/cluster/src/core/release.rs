@@ -130,6 +130,7 @@ impl UnreleasedCursors {
         while self.releasing.len() < MAX_PARALLEL_RELEASES
             && let Some((partition, SeenCursor { cursor, revision })) = self.seen.pop_first()
         {
+            // A cursor that names another worker is not ours to release.
             if cursor.holder != me || cursor.released {
                 continue;
             }
@@ -149,18 +150,14 @@ impl UnreleasedCursors {
         self.releasing.remove(&ticket.serial);
     }
 
-    /// Whether a release write has no answer yet.
-    pub(super) fn is_releasing(&self) -> bool {
-        !self.releasing.is_empty()
-    }
-
-    /// Whether no cursor is left to release.
-    pub(super) fn is_empty(&self) -> bool {
-        self.seen.is_empty()
-            && self.unanswered.is_empty()
-            && self.unread.is_empty()
+    /// Whether each cursor that names `me` is released, or its release was given up.
+    pub(super) fn is_done(&self, me: Holder) -> bool {
+        let is_ours = |seen: &SeenCursor| seen.cursor.holder == me && !seen.cursor.released;
+        self.releasing.is_empty()
             && self.reading.is_none()
-            && self.releasing.is_empty()
+            && self.unread.is_empty()
+            && self.unanswered.is_empty()
+            && !self.seen.values().any(is_ours)
     }
 }
 
@@ -215,9 +212,9 @@ mod tests {
         (1..=tickets.last())
             .for_each(|serial| cursors.answered(Ticket { purpose: Purpose::ReleaseCursor, serial }));
         assert_eq!(send(&mut cursors, &mut tickets).len(), 1);
-        assert!(cursors.is_releasing());
+        assert!(!cursors.is_done(me()));
         cursors.answered(Ticket { purpose: Purpose::ReleaseCursor, serial: tickets.last() });
-        assert!(cursors.is_empty() && !cursors.is_releasing());
+        assert!(cursors.is_done(me()));
     }
 
     #[test]
@@ -253,7 +250,7 @@ mod tests {
         cursors.remove(&name(2));
         cursors.note(&Event::Cursors { ticket, result: Ok(vec![Some(entry(cursor(), 7))]) });
         assert_eq!(send(&mut cursors, &mut tickets), []);
-        assert!(cursors.is_empty());
+        assert!(cursors.is_done(me()));
     }
 
     /// Returns the effects after a takeover that the partition did not wait for has this answer.
@@ -264,7 +261,7 @@ mod tests {
         let swap = UnansweredSwap { ticket, proposed: cursor(), before };
         cursors.add(&name(1), LastCursor::Unanswered(swap));
         assert_eq!(send(&mut cursors, &mut tickets), []);
-        assert!(!cursors.is_empty(), "its answer is awaited");
+        assert!(!cursors.is_done(me()), "its answer is awaited");
         cursors.note(&Event::Written { ticket, result: answer });
         send(&mut cursors, &mut tickets)
     }

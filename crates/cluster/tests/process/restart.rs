@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use phalanx_cluster::backend::{Backend, Embedded};
+use phalanx_cluster::core::Config;
 use phalanx_cluster::{Delivery, Failure, Handler};
 use phalanx_testkit::process::{Lifetime, Process, bound_to_parent};
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::fleet::{builder, config, log, publish, settings, settled, until};
+use crate::fleet::{builder, log, publish, settings, settled, until};
 
 const TEST: &str = "restart::clean_restarts_count_as_no_worker_crash_and_kill_9_as_one";
 /// Set in the child process: its data folder.
@@ -60,7 +61,9 @@ async fn run_workers(folder: &Path) {
     let handler = StoreDependent { folder: folder.to_owned(), attempted: Arc::default() };
     let mut workers = Vec::new();
     for _ in 0..WORKERS {
-        let builder = builder(&backend, config(WORKERS as u32), PARTITIONS).handler(handler.clone());
+        // The times of production: a busy machine must not fence a worker.
+        let config = Config { fleet_size: Some(WORKERS as u32), ..Config::default() };
+        let builder = builder(&backend, config, PARTITIONS).handler(handler.clone());
         workers.push(builder.start().await.unwrap());
     }
     settled(&workers.iter().collect::<Vec<_>>(), PARTITIONS).await;

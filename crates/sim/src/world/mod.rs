@@ -595,10 +595,7 @@ impl World {
                     self.later(LETTING_GO, Happening::Arrival(process, Event::LetGo(version)));
                 }
             }
-            Effect::Drain => {
-                self.ledger.drains(process);
-                self.later(LETTING_GO, Happening::Arrival(process, Event::Drained));
-            }
+            Effect::Drain => self.later(LETTING_GO, Happening::Arrival(process, Event::Drained)),
             Effect::Exit => self.end(process),
             Effect::Fence => {
                 self.drop_runs(process);

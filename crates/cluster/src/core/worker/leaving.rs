@@ -100,15 +100,15 @@ impl Worker {
             Some(Leaving::ReleasingCursors) => true,
             _ => false,
         };
-        let has_time = now < self.drain_until;
-        let may_write = self.fence.is_open(now) && has_time && self.config.keeps(Guard::ReleasedOnLeave);
-        let me = self.identity.holder().filter(|_| may_write);
+        let (has_time, is_open) = (now < self.drain_until, self.fence.is_open(now));
+        let me = self.identity.holder().filter(|_| self.config.keeps(Guard::ReleasedOnLeave));
         let unreleased = self.consumption.unreleased();
-        if let Some(me) = me.filter(|_| is_ready) {
+        if let Some(me) = me.filter(|_| is_ready && is_open && has_time) {
             unreleased.send(me, &mut self.tickets, out);
         }
-        let waits = unreleased.is_releasing() || me.is_some() && !unreleased.is_empty();
-        if self.leaving == Some(Leaving::ReleasingCursors) && !(has_time && waits) {
+        // A fence may open again before the drain time is over.
+        let is_done = me.is_none_or(|me| unreleased.is_done(me));
+        if self.leaving == Some(Leaving::ReleasingCursors) && (is_done || !has_time) {
             self.leaving = Some(Leaving::AwaitingHeartbeats);
         }
     }

@@ -322,18 +322,34 @@ fn a_takeover_that_is_answered_after_the_leave_began_is_released() {
     assert!(worker.has_exited && worker.cursor("tool:1").released);
 }
 
-#[test]
-fn a_fenced_worker_writes_no_cursor_when_it_leaves() {
+/// Starts a worker whose fence is closed, and tells it to leave.
+fn leaving_behind_the_fence() -> TestWorker {
     let mut worker = TestWorker::busy(&["tool:1"]);
     worker.delayed = Some(Purpose::Heartbeat);
     worker.wait(6);
     assert!(worker.core.is_fenced(worker.now));
-    worker.written.clear();
     worker.shut_down();
-    worker.deliver();
+    worker.wait(10);
+    assert!(!worker.has_exited);
     assert!(!worker.written.contains(&Purpose::ReleaseCursor), "{:?}", worker.written);
-    assert!(!worker.cursor("tool:1").released);
-    assert!(worker.has_exited, "{:?}", worker.written);
+    worker
+}
+
+#[test]
+fn a_fenced_worker_releases_its_cursors_when_its_fence_opens_within_the_drain_time() {
+    let mut worker = leaving_behind_the_fence();
+    worker.deliver();
+    worker.wait(5);
+    assert!(worker.has_exited && worker.cursor("tool:1").released, "{:?}", worker.written);
+}
+
+#[test]
+fn a_worker_that_stays_fenced_leaves_at_the_end_of_the_drain_time_without_a_write_of_its_cursors() {
+    let mut worker = leaving_behind_the_fence();
+    worker.wait(16);
+    worker.deliver();
+    worker.wait(1);
+    assert!(worker.has_exited && !worker.cursor("tool:1").released, "{:?}", worker.written);
 }
 
 /// Returns a map that gives one partition to `owner`, in a fleet of as many workers as it names.
