@@ -26,14 +26,14 @@ pub(super) enum LastCursor {
     /// The cursor as it was last seen.
     Seen(SeenCursor),
     /// A request about the cursor has no answer yet.
-    Unanswered(UnansweredSwap),
+    Unanswered(UnansweredWrite),
     /// The cursor may name this worker; only a read shows it.
     Unknown,
 }
 
 /// A write of a cursor, or the read that settles it, without an answer.
 #[derive(Debug)]
-pub(super) struct UnansweredSwap {
+pub(super) struct UnansweredWrite {
     pub(super) ticket: Ticket,
     pub(super) proposed: Cursor,
     /// The cursor before the write.
@@ -45,7 +45,7 @@ pub(super) struct UnansweredSwap {
 pub(super) struct UnreleasedCursors {
     seen: BTreeMap<Arc<str>, SeenCursor>,
     /// Requests by serial number.
-    unanswered: BTreeMap<u64, (Arc<str>, UnansweredSwap)>,
+    unanswered: BTreeMap<u64, (Arc<str>, UnansweredWrite)>,
     /// Partitions whose cursor must be read before it can be released.
     unread: BTreeSet<Arc<str>>,
     /// Serial number of the read without an answer, and its partitions; none where this worker serves one again.
@@ -59,8 +59,8 @@ impl UnreleasedCursors {
     pub(super) fn add(&mut self, partition: &Arc<str>, last: LastCursor) {
         match last {
             LastCursor::Seen(seen) => drop(self.seen.insert(partition.clone(), seen)),
-            LastCursor::Unanswered(swap) => {
-                self.unanswered.insert(swap.ticket.serial, (partition.clone(), swap));
+            LastCursor::Unanswered(write) => {
+                self.unanswered.insert(write.ticket.serial, (partition.clone(), write));
             }
             LastCursor::Unknown => drop(self.unread.insert(partition.clone())),
         }
@@ -80,13 +80,13 @@ impl UnreleasedCursors {
     pub(super) fn note(&mut self, event: &Event) {
         match event {
             Event::Written { ticket, .. } | Event::Fetched { ticket, .. } => {
-                let Some((partition, swap)) = self.unanswered.remove(&ticket.serial) else { return };
+                let Some((partition, write)) = self.unanswered.remove(&ticket.serial) else { return };
                 let last = match event {
                     Event::Written { result: Ok(written), .. } => {
-                        LastCursor::Seen(SeenCursor { cursor: swap.proposed, revision: written.revision })
+                        LastCursor::Seen(SeenCursor { cursor: write.proposed, revision: written.revision })
                     }
                     Event::Written { result: Err(WriteError::Failed), .. } => {
-                        swap.before.map_or(LastCursor::Unknown, LastCursor::Seen)
+                        write.before.map_or(LastCursor::Unknown, LastCursor::Seen)
                     }
                     Event::Fetched { result: Ok(entry), .. } => return self.read(partition, entry.as_ref()),
                     _ => LastCursor::Unknown,
@@ -118,8 +118,8 @@ impl UnreleasedCursors {
         }
     }
 
-    /// Reads the cursors that it does not know and sends the release of each cursor that names `me`. The write compares the revision that this worker saw as its
-    /// own, so a late one fails as soon as any worker has taken the cursor over.
+    /// Reads the cursors of unknown state and sends the release of each cursor that names `me`. The write compares the
+    /// revision at which this worker was the owner, so a late one fails as soon as any worker has taken the cursor over.
     pub(super) fn send(&mut self, me: Holder, tickets: &mut Tickets, out: &mut Vec<Effect>) {
         if self.reading.is_none() && !self.unread.is_empty() {
             let ticket = tickets.next(Purpose::ReadCursors);
@@ -258,8 +258,8 @@ mod tests {
         let (mut cursors, mut tickets) = (UnreleasedCursors::default(), Tickets::default());
         let ticket = tickets.next(Purpose::Cursor);
         let before = Some(SeenCursor { cursor: cursor(), revision: Revision(6) });
-        let swap = UnansweredSwap { ticket, proposed: cursor(), before };
-        cursors.add(&name(1), LastCursor::Unanswered(swap));
+        let write = UnansweredWrite { ticket, proposed: cursor(), before };
+        cursors.add(&name(1), LastCursor::Unanswered(write));
         assert_eq!(send(&mut cursors, &mut tickets), []);
         assert!(!cursors.is_done(me()), "its answer is awaited");
         cursors.note(&Event::Written { ticket, result: answer });

@@ -19,7 +19,7 @@ use super::config::Config;
 use super::consumption::Ground;
 use super::cursor::Cursor;
 use super::io::{Condition, Effect, Last, LogInfo, Message, Purpose, Ticket, Tickets};
-use super::release::{LastCursor, SeenCursor, UnansweredSwap};
+use super::release::{LastCursor, SeenCursor, UnansweredWrite};
 use super::types::{Entry, Revision, Time, Value, Version};
 
 /// How long to wait before a failed request is sent again.
@@ -213,7 +213,7 @@ impl Chamber {
         match self.activity {
             Activity::Swapping(swap) => {
                 let Swap { ticket, proposed, .. } = *swap;
-                LastCursor::Unanswered(UnansweredSwap { ticket, proposed, before: seen })
+                LastCursor::Unanswered(UnansweredWrite { ticket, proposed, before: seen })
             }
             Activity::Delayed { then: Then::Settle(_), .. } => LastCursor::Unknown,
             _ if is_stale => LastCursor::Unknown,
