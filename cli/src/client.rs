@@ -1,12 +1,14 @@
 //! Speaks with a running service over HTTP.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use serde_json::Value;
 use ureq::http::{Method, Request, StatusCode};
+use ureq::tls::TlsConfig;
 
 use crate::data_folder::DataFolder;
 
@@ -95,8 +97,12 @@ impl Client {
         if !base.starts_with("http://") && !base.starts_with("https://") {
             bail!("{url:?} is no address like {USUAL}");
         }
-        let config =
-            ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE)).build();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ureq::Agent::config_builder()
+            .tls_config(TlsConfig::builder().unversioned_rustls_crypto_provider(provider).build())
+            .http_status_as_error(false)
+            .timeout_global(Some(PATIENCE))
+            .build();
         Ok(Self { sort, agent: config.into(), base, token })
     }
 

@@ -1,11 +1,18 @@
-//! `cargo xtask bench`: the benchmarks, in a release build.
+//! `cargo xtask bench`: the benchmarks.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
+use crate::build_bench;
 use crate::workspace::{cargo, output, succeed};
 
-pub(crate) fn run(name: Option<&str>) -> Result<()> {
+/// The benchmark of the build. It takes long and says nothing about the code, so it runs only by name.
+const BUILD: &str = "build";
+
+pub(crate) fn run(name: Option<&str>, profile: &str) -> Result<()> {
+    if name == Some(BUILD) {
+        return build_bench::run();
+    }
     let benches = all()?;
     let names = || benches.iter().map(|(_, bench)| bench.as_str()).collect::<Vec<_>>().join(", ");
     if benches.is_empty() {
@@ -13,11 +20,20 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
     }
     let wanted: Vec<_> = benches.iter().filter(|(_, bench)| name.is_none_or(|name| name == bench)).collect();
     if wanted.is_empty() {
-        bail!("there is no benchmark `{}`; there are: {}", name.unwrap_or_default(), names());
+        bail!("unknown benchmark `{}`; expected one of: {BUILD}, {}", name.unwrap_or_default(), names());
     }
     for (package, bench) in wanted {
         eprintln!("{bench}");
-        succeed(&mut cargo(&["bench", "--quiet", "--package", package, "--bench", bench]))?;
+        succeed(&mut cargo(&[
+            "bench",
+            "--quiet",
+            "--profile",
+            profile,
+            "--package",
+            package,
+            "--bench",
+            bench,
+        ]))?;
     }
     Ok(())
 }

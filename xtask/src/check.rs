@@ -33,7 +33,7 @@ pub(crate) fn check() -> Result<()> {
                     .env("RUSTDOCFLAGS", "--deny warnings"),
             )
         }),
-        ("generated files", generated_files_are_fresh),
+        ("generated code", generated_code_is_current),
         ("dependencies", dependencies_are_used),
         ("the shipped binary", every_rule_is_kept),
     ];
@@ -56,7 +56,7 @@ pub(crate) fn check() -> Result<()> {
 pub(crate) fn fix() -> Result<()> {
     succeed(&mut cargo(&["fmt", "--all"]))?;
     for file in generated::all()? {
-        if !file.is_fresh() {
+        if !file.is_current() {
             file.write()?;
             println!("wrote {}", file.path.display());
         }
@@ -64,14 +64,14 @@ pub(crate) fn fix() -> Result<()> {
     Ok(())
 }
 
-fn generated_files_are_fresh() -> Result<()> {
-    let stale: Vec<_> = generated::all()?
+fn generated_code_is_current() -> Result<()> {
+    let stale: Vec<_> = generated::protocol()?
         .into_iter()
-        .filter(|file| !file.is_fresh())
+        .filter(|file| !file.is_current())
         .map(|file| file.path.strip_prefix(root()).unwrap_or(&file.path).display().to_string())
         .collect();
     if !stale.is_empty() {
-        bail!("stale: {}; `cargo xtask fix` writes them anew", stale.join(", "));
+        bail!("stale: {}; run `cargo xtask fix`", stale.join(", "));
     }
     Ok(())
 }

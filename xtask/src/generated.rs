@@ -1,21 +1,22 @@
-//! Files written by the code itself, so that they cannot drift from it.
+//! Generated files: documentation and protocol code.
 
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
-use crate::workspace::{cargo, output, root};
+use crate::workspace::{cargo, output, root, succeed};
 
-/// A generated file and what it should hold.
+/// A generated file and its expected content.
 pub(crate) struct Generated {
     pub(crate) path: PathBuf,
-    pub(crate) content: String,
+    pub(crate) content: Vec<u8>,
 }
 
 impl Generated {
-    pub(crate) fn is_fresh(&self) -> bool {
-        fs::read_to_string(&self.path).is_ok_and(|content| content == self.content)
+    /// Returns whether the file has the expected content.
+    pub(crate) fn is_current(&self) -> bool {
+        fs::read(&self.path).is_ok_and(|content| content == self.content)
     }
 
     pub(crate) fn write(&self) -> Result<()> {
@@ -24,12 +25,29 @@ impl Generated {
     }
 }
 
-/// Every generated file, as it should be now.
+/// Returns every generated file with its expected content. The diagrams need the binary, so a test of it checks them and
+/// `cargo xtask check` does not.
 pub(crate) fn all() -> Result<Vec<Generated>> {
-    Ok(vec![
-        Generated { path: root().join("docs/state-machines.md"), content: state_machines()? },
-        with_diagrams("docs/etl.md")?,
-    ])
+    let mut files = protocol()?;
+    files.push(Generated { path: root().join("docs/state-machines.md"), content: state_machines()?.into() });
+    files.push(with_diagrams("docs/etl.md")?);
+    Ok(files)
+}
+
+/// Returns the code of the Election Agent's protocol.
+pub(crate) fn protocol() -> Result<Vec<Generated>> {
+    let election = root().join("crates/election");
+    let scratch = tempfile::tempdir().context("could not create a temporary folder")?;
+    let mut generate = cargo(&["run", "--quiet", "--package", "phalanx-proto-codegen", "--"]);
+    succeed(generate.arg(election.join("proto")).arg(scratch.path()))?;
+    let mut files = Vec::new();
+    for entry in fs::read_dir(scratch.path()).context("could not read the generated code")? {
+        let entry = entry?;
+        let content = fs::read(entry.path()).context("could not read the generated code")?;
+        files.push(Generated { path: election.join("src/generated").join(entry.file_name()), content });
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
 }
 
 const MACHINES: [(&str, &str, &str); 4] = [
@@ -55,7 +73,7 @@ fn state_machines() -> Result<String> {
 fn with_diagrams(page: &str) -> Result<Generated> {
     let path = root().join(page);
     let text = fs::read_to_string(&path).with_context(|| format!("could not read {page}"))?;
-    Ok(Generated { path, content: fill(&text, diagram)? })
+    Ok(Generated { path, content: fill(&text, diagram)?.into() })
 }
 
 fn fill(text: &str, diagram: impl Fn(&str) -> Result<String>) -> Result<String> {

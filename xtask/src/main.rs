@@ -1,6 +1,7 @@
 //! `cargo xtask`: real servers, tests, checks and benches, each by one command.
 
 mod bench;
+mod build_bench;
 mod check;
 mod generated;
 mod groups;
@@ -43,7 +44,7 @@ enum Command {
     Status,
     /// Runs every test, getting the servers it needs by itself.
     Test(test::Options),
-    /// Looks for faults without running anything: format, lints, docs, generated files. Writes nothing.
+    /// Checks format, lints, docs, generated code and dependencies, without running a test. Writes nothing.
     Check,
     /// Formats the code and writes the generated files.
     Fix,
@@ -51,8 +52,11 @@ enum Command {
     Sim(sim::Options),
     /// Runs the benchmarks.
     Bench {
-        /// Which one; without a name: all.
+        /// Name of a benchmark (default: all but `build`, which measures the first build against a budget).
         name: Option<String>,
+        /// Cargo profile to build with.
+        #[arg(long, default_value = "dist")]
+        profile: String,
     },
 }
 
@@ -69,7 +73,7 @@ fn main() -> ExitCode {
         Command::Check => check::check(),
         Command::Fix => check::fix(),
         Command::Sim(options) => sim::run(&options),
-        Command::Bench { name } => bench::run(name.as_deref()),
+        Command::Bench { name, profile } => bench::run(name.as_deref(), &profile),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -194,9 +194,9 @@ async fn options(
     if let Some((certificate, key)) = &config.tls.certificate {
         options = options.add_client_certificate(readable(what, certificate)?, readable(what, key)?);
     }
-    // A server may demand encryption whatever we say, and the client panics where nobody has chosen a provider. This fails
-    // only if somebody has, which is as good.
-    let _ = async_nats::rustls::crypto::ring::default_provider().install_default();
+    // A server may require TLS although we did not ask for it, and the client panics without a provider. This fails only
+    // if the program has installed one already, and that one is as good.
+    let _ = async_nats::rustls::crypto::aws_lc_rs::default_provider().install_default();
     if config.tls.ca.is_some() || config.tls.certificate.is_some() {
         options = options.require_tls(true);
     }

@@ -157,7 +157,7 @@ impl Guard {
             None => Err(Status::unauthenticated(
                 "this agent wants a token: send the metadata `authorization: Bearer TOKEN`",
             )),
-            Some(Ok(given)) if expected.is_borne_by(given) => Ok(()),
+            Some(Ok(given)) if expected.is_in_header(given) => Ok(()),
             Some(_) => {
                 Err(Status::unauthenticated("the token in `authorization` is not the token of this agent"))
             }
@@ -172,9 +172,9 @@ impl Interceptor for Guard {
     }
 }
 
-/// Two providers may be built into one binary; one must be chosen. If somebody has chosen, that one is right too.
+/// Installs the TLS provider. It fails only if the program has installed one already, and that one is as good.
 fn choose_provider() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
 /// An error of a connection in words: what failed, and what is at the bottom of it.

@@ -33,6 +33,7 @@
 mod error;
 mod events;
 mod kit;
+mod pprof_format;
 mod probes;
 mod profile;
 mod server;

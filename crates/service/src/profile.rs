@@ -7,12 +7,11 @@ use std::time::Duration;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use pprof::protos::Message as _;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use utoipa::IntoParams;
 
-use crate::{ApiError, ErrorBody, Token};
+use crate::{ApiError, ErrorBody, Token, pprof_format};
 
 /// How often the stacks are looked at, each second; not a divisor of what else happens at round times.
 const FREQUENCY: i32 = 99;
@@ -77,8 +76,6 @@ pub(crate) async fn profile(
         .map_err(|e| failed("the profile cannot be begun", &e))?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     let report = guard.report().build().map_err(|e| failed("the profile cannot be read", &e))?;
-    let profile = report.pprof().map_err(|e| failed("the profile cannot be written", &e))?;
-    let mut bytes = Vec::new();
-    profile.encode(&mut bytes).map_err(|e| failed("the profile cannot be written", &e))?;
+    let bytes = pprof_format::encode(&report);
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }

@@ -45,8 +45,8 @@ impl Token {
         }
     }
 
-    /// Whether this `Authorization` header bears it.
-    pub fn is_borne_by(&self, authorization: &str) -> bool {
+    /// Returns whether this `Authorization` header contains the token.
+    pub fn is_in_header(&self, authorization: &str) -> bool {
         self.0.is_some_and(|expected| token_in(authorization).is_some_and(|token| digest(token) == expected))
     }
 }
@@ -90,8 +90,8 @@ mod tests {
         let token = Token::new("secret");
         assert_eq!(token.check(Some("Bearer secret")), Ok(()));
         assert_eq!(token.check(Some("bearer secret")), Ok(()));
-        assert!(token.is_borne_by("Bearer secret") && !token.is_borne_by("Bearer Secret"));
-        assert!(!Token::none().is_borne_by("Bearer "), "no token is borne by nobody");
+        assert!(token.is_in_header("Bearer secret") && !token.is_in_header("Bearer Secret"));
+        assert!(!Token::none().is_in_header("Bearer "), "without a token, no header is right");
         for wrong in ["Bearer Secret", "Bearer ", "secret", "Basic secret", "Bearer secret2", ""] {
             assert_eq!(token.check(Some(wrong)).unwrap_err().status(), StatusCode::UNAUTHORIZED, "{wrong}");
         }

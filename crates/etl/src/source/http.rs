@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use ureq::Agent;
 use ureq::http::{HeaderMap, StatusCode, Uri};
+use ureq::tls::TlsConfig;
 
 use super::limit::{Bounded, Limits, is_too_large};
 use super::{Failure, redact};
@@ -50,7 +51,9 @@ pub struct Page {
 impl Http {
     /// With these limits of patience and size.
     pub fn new(timeouts: Timeouts, limits: Limits) -> Self {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = Agent::config_builder()
+            .tls_config(TlsConfig::builder().unversioned_rustls_crypto_provider(provider).build())
             .http_status_as_error(false)
             // Where a redirect may lead is decided here.
             .max_redirects(0)

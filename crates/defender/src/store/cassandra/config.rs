@@ -123,7 +123,7 @@ impl Tls {
             roots.add(certificate).map_err(|e| bad(&self.ca, &e))?;
         }
         // Named, not left to the process: whatever else speaks TLS here may have chosen another or none.
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|e| bad(&self.ca, &e))?
