@@ -1,14 +1,13 @@
 //! The demo on real servers: its defenders in one process, and each a process of its own.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
+use crate::util::{phalanx_command, run};
 use phalanx_testkit::cassandra;
 use phalanx_testkit::nats::Server;
+use phalanx_testkit::wait::until;
 use serde_json::Value;
-use crate::util::fleet::within;
-use crate::util::{phalanx_command, run};
 
 /// Runs the demo to its end, and holds it to its promises.
 fn plays(nats: &Server, cassandra: &str, more: &[&str]) -> Value {
@@ -28,7 +27,8 @@ fn plays(nats: &Server, cassandra: &str, more: &[&str]) -> Value {
     let played = run(command.args(more)).succeeds();
     let summary: Value = serde_json::from_str(&played.stdout).unwrap();
     let number = |path: &str| summary.pointer(path).and_then(Value::as_f64).unwrap_or(-1.0);
-    assert!(played.stderr.starts_with("http://127.0.0.1:"), "{}", played.stderr);
+    let first = played.stderr.lines().next().unwrap_or_default();
+    assert!(first.starts_with("Phalanx demo") && first.contains("http://127.0.0.1:"), "{first}");
     assert!(number("/published") > 1_000.0, "{summary}");
     assert_eq!(number("/published"), number("/committed"), "{summary}");
     for nothing in ["/lost", "/doubleCommitted", "/deadLettered"] {
@@ -72,7 +72,7 @@ fn defenders_that_are_processes_keep_every_promise_and_end_with_the_demo_however
     assert_eq!(defenders.len(), 5);
     demo.kill().unwrap();
     demo.wait().unwrap();
-    within(30, "its defenders are gone", || defenders.iter().all(|pid| !is_alive(*pid)).then_some(()));
+    until("its defenders are gone", || defenders.iter().all(|pid| !is_alive(*pid)).then_some(()));
     plays(&Server::start().unwrap(), cassandra.hosts(), &["--processes"]);
 }
 

@@ -1,4 +1,5 @@
 //! Tests that run the binary.
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 #[path = "../../../crates/etl/tests/util/mod.rs"]
 mod mirror;
@@ -16,6 +17,7 @@ mod fsm;
 mod ingest;
 mod mebo;
 mod plan;
+mod readme;
 mod schema;
 mod sim;
 mod spc;

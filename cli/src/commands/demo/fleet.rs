@@ -49,14 +49,9 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    pub(super) async fn open(ground: Arc<Ground>, processes: bool) -> Result<Self> {
-        let door = Door::open().await?;
-        Ok(Self { ground, processes, members: Vec::new(), door, started: 0, asked: Asked::default() })
-    }
-
-    /// Where whoever asks gets an answer for as long as one of them runs.
-    pub(super) fn url(&self) -> String {
-        self.door.url()
+    /// Creates a fleet without members; `door` forwards requests to its members.
+    pub(super) fn new(ground: Arc<Ground>, processes: bool, door: Door) -> Self {
+        Self { ground, processes, members: Vec::new(), door, started: 0, asked: Asked::default() }
     }
 
     /// What they are called, the oldest first.

@@ -18,8 +18,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 
+use door::Door;
 use ground::{Ground, Servers};
-use story::{Story, Voice};
+use story::{CHAMBERS, DEFENDERS, Story, Voice};
 use summary::Summary;
 use view::Stage;
 
@@ -100,10 +101,22 @@ impl Demo {
         told
     }
 
+    /// Returns the line that says what the demo is and where to look.
+    fn introduction(&self, url: &str) -> String {
+        format!(
+            "Phalanx demo, {} s: a simulated fab of {CHAMBERS} chambers sends its runs to {DEFENDERS} defenders; one \
+             crashes, two join, all are replaced. Fleet: {url}/api/v1/cluster  Alarms: {url}/api/v1/alarms",
+            self.length.as_secs()
+        )
+    }
+
     async fn tell(&self, ground: Arc<Ground>) -> Result<Option<Summary>> {
+        let door = Door::open().await?;
+        let url = door.url();
+        eprintln!("{}", self.introduction(&url));
         let tell = |voice| {
             let Self { length, seed, servers, .. } = self;
-            Story { ground, processes: servers.processes, length: *length, seed: *seed, voice }.tell()
+            Story { ground, door, processes: servers.processes, length: *length, seed: *seed, voice }.tell()
         };
         if self.json {
             return tell(Voice::Quietly).await.map(Some);
@@ -111,7 +124,7 @@ impl Demo {
         if !io::stdout().is_terminal() {
             return tell(Voice::Aloud).await.map(Some);
         }
-        let stage = Arc::<Stage>::default();
+        let stage = Arc::new(Stage::new(url));
         let told = tokio::select! {
             told = tell(Voice::OnStage(stage.clone())) => told.map(Some),
             ended = view::draw(stage.clone(), self.length) => ended.map(|()| None),

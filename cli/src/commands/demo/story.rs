@@ -14,14 +14,15 @@ use phalanx_fab::{Fab, Indicator};
 use tokio::task::JoinHandle;
 
 use super::books::{self, Published};
+use super::door::Door;
 use super::fleet::Fleet;
 use super::ground::Ground;
 use super::lookout::{Lookout, Seen};
 use super::summary::Summary;
 use super::view::{Scene, Stage};
 
-const CHAMBERS: usize = 60;
-const DEFENDERS: u32 = 5;
+pub(super) const CHAMBERS: usize = 60;
+pub(super) const DEFENDERS: u32 = 5;
 /// After two were added.
 const SCALED: u32 = 7;
 /// How many runs the fab sends at once: less than there are chambers.
@@ -48,19 +49,10 @@ pub(super) enum Voice {
     OnStage(Arc<Stage>),
 }
 
-impl Voice {
-    /// The address comes first, and where nobody takes it for a part of the story.
-    fn serves(&self, url: &str) {
-        match self {
-            Self::Aloud | Self::Quietly => eprintln!("{url}"),
-            Self::OnStage(stage) => stage.serves(url),
-        }
-    }
-}
-
 /// What the demo is made of.
 pub(super) struct Story {
     pub(super) ground: Arc<Ground>,
+    pub(super) door: Door,
     pub(super) processes: bool,
     pub(super) length: Duration,
     pub(super) seed: u64,
@@ -70,7 +62,7 @@ pub(super) struct Story {
 impl Story {
     /// Tells it from its beginning to its end.
     pub(super) async fn tell(self) -> Result<Summary> {
-        let Self { ground, processes, length, seed, voice } = self;
+        let Self { ground, door, processes, length, seed, voice } = self;
         let fab = Arc::new(Fab::new(seed, CHAMBERS));
         let began = Instant::now();
         ground.store.put_metadata(&weights::import(&fab.chambers_csv(), Timestamp::now())?).await?;
@@ -81,8 +73,7 @@ impl Story {
             let (lookout, store, sent) = (lookout.clone(), ground.store.clone(), sent.clone());
             stage.open(Scene { lookout, store, sent, usual });
         }
-        let fleet = Fleet::open(ground.clone(), processes).await?;
-        voice.serves(&fleet.url());
+        let fleet = Fleet::new(ground.clone(), processes, door);
         let mut teller = Teller { began, voice, fleet, lookout, sent };
         teller.begin(processes).await?;
 

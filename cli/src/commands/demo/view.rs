@@ -36,17 +36,18 @@ pub(super) struct Scene {
 #[derive(Default)]
 pub(super) struct Stage {
     lines: Mutex<Vec<String>>,
-    url: Mutex<String>,
+    url: String,
     scene: Mutex<Option<Arc<Scene>>>,
 }
 
 impl Stage {
-    pub(super) fn say(&self, line: String) {
-        lock(&self.lines).push(line);
+    /// Creates an empty stage that names the address of the demo.
+    pub(super) fn new(url: String) -> Self {
+        Self { url, ..Self::default() }
     }
 
-    pub(super) fn serves(&self, url: &str) {
-        url.clone_into(&mut lock(&self.url));
+    pub(super) fn say(&self, line: String) {
+        lock(&self.lines).push(line);
     }
 
     /// What was said, for whoever reads it when nothing is drawn any more.
@@ -114,7 +115,7 @@ impl Film {
             title: format!(
                 "Phalanx demo, {seconds} of {} s  {}  q ends it",
                 self.length.as_secs(),
-                lock(&stage.url)
+                stage.url
             ),
             colours: self.colours,
             lines: lock(&stage.lines).clone(),

@@ -61,7 +61,7 @@ fn process(sequence: u64, file: &str, tool: &str, last: Option<&Results>) -> Res
 
 #[test]
 fn a_good_run_has_the_values_that_were_calculated_elsewhere() {
-    let results = process(1, "tests/fixtures/good.csv", "etch-01", None);
+    let results = process(1, "../../examples/runs/good.csv", "etch-01", None);
     assert_eq!(results.context.outcome, Outcome::Processed);
     let expected = [
         ("rf-power", 499.975_609_756_097_6),
@@ -82,29 +82,28 @@ fn a_good_run_has_the_values_that_were_calculated_elsewhere() {
 
 #[test]
 fn a_bad_run_is_an_alarm_until_a_good_one_comes() {
-    let good = process(1, "tests/fixtures/good.csv", "etch-01", None);
-    let bad = process(2, "tests/fixtures/bad.csv", "etch-01", Some(&good));
+    let good = process(1, "../../examples/runs/good.csv", "etch-01", None);
+    let bad = process(2, "../../examples/runs/bad.csv", "etch-01", Some(&good));
     let alarm = &bad.alarms[0];
     assert_eq!((&*alarm.indicator, &*alarm.rule, alarm.severity), ("rf-power", "limits", Severity::Critical));
     assert_eq!(
         alarm.message,
         "etch-01:B, chart rf-power: 529.976 in run ctx_2 is above the upper limit 520 (rule limits)."
     );
-    let after = process(3, "tests/fixtures/good.csv", "etch-01", Some(&bad));
+    let after = process(3, "../../examples/runs/good.csv", "etch-01", Some(&bad));
     assert_eq!(after.alarms[0].id, alarm.id);
     assert_eq!(after.alarms[0].cleared.as_ref().map(|(context, _)| &**context), Some("ctx_3"));
 }
 
 #[test]
 fn the_exception_of_the_example_has_its_own_limits() {
-    let results = process(1, "tests/fixtures/good.csv", "etch-07", None);
+    let results = process(1, "../../examples/runs/good.csv", "etch-07", None);
     assert_eq!(results.alarms[0].limit, Some(490.0));
 }
 
 #[test]
 fn a_notification_has_the_fields_of_the_requirements_and_no_other() {
-    let Some(names) = phalanx_testkit::shared("requirements/names.toml") else { return };
-    let names: toml::Table = toml::from_str(&std::fs::read_to_string(names).unwrap()).unwrap();
+    let names: toml::Table = phalanx_testkit::requirements().parse().unwrap();
     let shapes = names["json"].as_array().unwrap();
     let shape = shapes.iter().find(|one| one["id"].as_str() == Some("completion_notification")).unwrap();
     let field = |one: &toml::Value, key: &str| one[key].as_str().unwrap().to_owned();
