@@ -1,10 +1,9 @@
 //! `phalanx ingest` with its charts on a real Cassandra.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::fs;
 
-use phalanx_testkit::cassandra::Keyspace;
 use crate::util::{phalanx_command, run};
+use phalanx_testkit::cassandra::Keyspace;
 
 #[test]
 fn a_bad_run_ends_as_a_row_and_an_alarm() {

@@ -1,7 +1,7 @@
 //! `phalanx schema apply` on a real Cassandra.
 
-use phalanx_testkit::cassandra::Keyspace;
 use crate::util::phalanx;
+use phalanx_testkit::cassandra::Keyspace;
 
 #[test]
 fn apply_makes_the_tables_once_and_refuses_another_replication() {

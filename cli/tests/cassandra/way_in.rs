@@ -1,14 +1,14 @@
 //! The ways into a fleet at real NATS and Cassandra: `phalanx collector`, `phalanx ingest`, `phalanx chambers import`.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::process::Command;
 
-use phalanx_testkit::cassandra::Keyspace;
-use phalanx_testkit::nats::Server;
-use serde_json::{Value, json};
-use crate::util::fleet::{Ground, Member, within};
+use crate::util::fleet::{Ground, Member};
 use crate::util::run;
 use crate::util::running::{ask, csv, strategy};
+use phalanx_testkit::cassandra::Keyspace;
+use phalanx_testkit::nats::Server;
+use phalanx_testkit::wait::until;
+use serde_json::{Value, json};
 
 const TOKEN: &str = "a-token";
 
@@ -33,7 +33,7 @@ fn fleet() -> Fleet {
     run(ground.phalanx().args(["schema", "apply", "--replication", "1"])).succeeds();
     let defender =
         ground.defender("pod-1", 1, &strategy(), &[("API_TOKEN", TOKEN), ("SCALE_WINDOW_SECONDS", "1")]);
-    within(30, "it is ready", || defender.is_ready().then_some(()));
+    until("it is ready", || defender.is_ready().then_some(()));
     Fleet { ground, defender, _nats: nats, _keyspace: keyspace }
 }
 
@@ -43,13 +43,13 @@ impl Fleet {
         let mut command = self.ground.phalanx();
         command.args(["collector", "--http-addr", "127.0.0.1:0"]).envs(settings.iter().copied());
         let collector = self.ground.start(name, command);
-        within(30, "it is ready", || collector.is_ready().then_some(()));
+        until("it is ready", || collector.is_ready().then_some(()));
         collector
     }
 
     /// Waits until the fleet has committed that run, and says what it came to.
     fn outcome(&self, tool: &str, chamber: &str, context: &str) -> Value {
-        within(30, "the run is committed", || {
+        until("the run is committed", || {
             let path = format!("/api/v1/contexts/{tool}/{chamber}/{context}");
             let (status, report) = ask(&self.defender.url, "GET", &path, None, "text/plain", "");
             (status == 200).then_some(report)
@@ -121,7 +121,7 @@ fn a_consistency_that_the_servers_cannot_give_is_waited_for_and_said() {
     let mut command = fleet.ground.phalanx();
     command.args(["collector", "--http-addr", "127.0.0.1:0"]).env("CASSANDRA_CONSISTENCY", "THREE");
     let mut waits = fleet.ground.start("waits", command);
-    let ready = within(30, "it says what it waits for", || {
+    let ready = until("it says what it waits for", || {
         let ready = waits.get("/health/ready");
         ready["waitsFor"].is_string().then_some(ready)
     });
@@ -146,7 +146,7 @@ fn ingest_and_import_reach_the_fleet_without_a_defender_being_named() {
 
     let imported = run(&mut phalanx(&["chambers", "import", "chambers.csv"])).succeeds();
     assert!(imported.stdout.starts_with("2 chambers imported"), "{imported:?}");
-    within(30, "the fleet owns them", || {
+    until("the fleet owns them", || {
         let map = fleet.defender.get("/api/v1/assignments?all=true");
         (map["chambers"].as_array()?.len() == 2).then_some(())
     });

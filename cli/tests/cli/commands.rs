@@ -1,12 +1,12 @@
 //! The commands that speak to a running defender, as people and programs use them.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-use crate::util::running::{Running, csv, start, until};
+use crate::util::running::{Running, csv, start};
 use crate::util::{Run, phalanx, phalanx_command, run};
+use phalanx_testkit::wait::until;
+use serde_json::Value;
 
 /// Runs a command against the defender of that folder.
 fn at(folder: &Path, arguments: &[&str]) -> Run {

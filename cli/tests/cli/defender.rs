@@ -1,10 +1,10 @@
 //! `phalanx defender` alone in a folder, asked over HTTP.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
+use crate::util::phalanx;
+use crate::util::running::{Running, ask, command, csv, start, strategy};
+use phalanx_testkit::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use crate::util::phalanx;
-use crate::util::running::{Running, ask, command, csv, start, strategy, until};
 
 #[test]
 fn a_run_becomes_a_point_and_a_bad_one_an_alarm_that_can_be_acknowledged_and_survives_a_kill() {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
 use crate::util::{Run, phalanx_in};
+use serde_json::Value;
 
 const ASVS: &str = "chapter_id,chapter_name,section_id,section_name,req_id,req_description,L\n\
                     V1,Encoding,V1.1,Architecture,V1.1.1,Verify it.,2\n\

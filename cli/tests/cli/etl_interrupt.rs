@@ -1,16 +1,16 @@
 //! Ctrl-C: the first pauses, the second ends at once, and nothing is lost either way.
 
-use crate::util;
 use crate::mirror;
+use crate::util;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::mirror::{Answer, Mirror};
+use crate::util::{Run, phalanx_command};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use crate::util::{Run, phalanx_command};
 
 const RECORDS: usize = 2000;
 

@@ -2,16 +2,16 @@
 //!
 //! The points are numbers of records: the process is killed once the store holds so many.
 
-use crate::util;
 use crate::mirror;
+use crate::util;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::mirror::{Answer, Mirror};
+use crate::util::phalanx_command;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
-use crate::util::phalanx_command;
 
 const KILLS: u64 = 20;
 /// Of those, how many at least must hit a run that has stored some of its records and not all.

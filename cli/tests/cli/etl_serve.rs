@@ -1,17 +1,17 @@
 //! `phalanx etl serve` and the commands that talk to it, as real processes.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
-use crate::util;
 use crate::mirror;
+use crate::util;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::mirror::{Answer, Mirror};
+use crate::util::{Run, phalanx_command};
+use phalanx_testkit::wait::until;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
-use crate::util::{Run, phalanx_command};
 
 const TOKEN: &str = "secret";
 const FEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/etl/tests/fixtures/feeds");
@@ -58,18 +58,6 @@ impl Serving {
 fn unscheduled() -> Vec<String> {
     let ids = ["asvs", "attack", "capec", "cce", "cve", "cwe", "ssg"];
     ids.iter().flat_map(|id| ["--schedule".to_owned(), format!("{id}=never")]).collect()
-}
-
-#[track_caller]
-fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "{what}: not within a minute");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 fn one<T: rusqlite::types::FromSql>(dir: &Path, sql: &str) -> Option<T> {

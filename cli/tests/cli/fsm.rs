@@ -1,7 +1,7 @@
 //! `phalanx fsm`, run as a person would.
 
-use serde_json::{Value, json};
 use crate::util::phalanx;
+use serde_json::{Value, json};
 
 #[test]
 fn json_has_the_states_and_transitions_by_name() {
@@ -67,4 +67,26 @@ fn a_reader_that_stops_early_is_no_error() {
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&run.stderr), "");
+}
+
+fn page(name: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_pages_show_the_tables_and_diagrams_that_the_binary_prints() {
+    let print =
+        |machine: &str, format: &str| phalanx(&["fsm", machine, "--format", format]).succeeds().stdout;
+    let states = page("state-machines.md");
+    for machine in ["worker", "calculator", "macro", "provider"] {
+        let diagram = format!("```mermaid\n{}```\n", print(machine, "mermaid"));
+        let section = format!("{}\n{diagram}", print(machine, "table"));
+        assert!(states.contains(&section), "{machine}: run `cargo xtask fix`");
+        let etl = page("etl.md");
+        let mark = format!("<!-- diagram: {machine} -->\n");
+        if let Some((_, below)) = etl.split_once(&mark) {
+            assert!(below.starts_with(&diagram), "{machine}: run `cargo xtask fix`");
+        }
+    }
 }

@@ -1,12 +1,11 @@
 //! `phalanx ingest` and `phalanx chambers import`, on a data folder of their own.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::fs;
 use std::path::Path;
 
+use crate::util::{Run, phalanx_command, run};
 use rusqlite::Connection;
 use tempfile::TempDir;
-use crate::util::{Run, phalanx_command, run};
 
 const STRATEGY: &str = r#"
 [[group]]

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
 use crate::util::{phalanx, phalanx_in};
+use serde_json::{Value, json};
 
 /// Small blobs that live with the codec.
 fn fixture(name: &str) -> String {

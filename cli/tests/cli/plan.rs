@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use serde_json::Value;
 use crate::util::{phalanx, phalanx_in};
+use serde_json::Value;
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&phalanx(arguments).succeeds().stdout).expect("JSON")

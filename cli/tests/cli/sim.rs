@@ -3,8 +3,8 @@
 use crate::util;
 use std::fs;
 
-use serde_json::Value;
 use crate::util::phalanx;
+use serde_json::Value;
 
 const SMALL: [&str; 6] = ["--workers", "5", "--chambers", "20", "--hours", "0.05"];
 

@@ -2,9 +2,9 @@
 
 use std::fs;
 
+use crate::util::{Run, phalanx_in};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use crate::util::{Run, phalanx_in};
 
 /// A folder with one file, `data.csv`.
 struct Folder(TempDir);

@@ -1,7 +1,7 @@
 //! Variables of a defender that works alone, each set to a value other than its default and seen from outside.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
-use crate::util::running::{command, csv, metric, start_as, until};
+use crate::util::running::{command, csv, metric, start_as};
+use phalanx_testkit::wait::until;
 
 #[test]
 fn the_cache_has_the_size_and_the_weights_have_the_age_they_are_given() {

@@ -12,6 +12,7 @@ use phalanx_election::client::{Acquired, Candidacy, Client, Error, Held};
 use phalanx_election::security::Security;
 use phalanx_testkit::process::{Lifetime, Process, bound_to_parent};
 use phalanx_testkit::proxy::Proxy;
+use phalanx_testkit::wait::until_async;
 use tempfile::TempDir;
 
 /// The shortest term there is.
@@ -99,7 +100,7 @@ impl Set {
     /// Who leads the replication, once these agree on it.
     pub(crate) async fn leader_among(&self, ids: &[u64]) -> u64 {
         let client = self.client_of(ids);
-        within("a leader that all nodes know", Duration::from_secs(30), async || {
+        until_async("a leader that all nodes know", async || {
             let known: Vec<u64> = client
                 .status()
                 .await
@@ -171,22 +172,10 @@ pub(crate) fn agent(data_dir: &Path) -> Command {
     command
 }
 
-/// Asks until there is an answer.
-pub(crate) async fn within<T>(what: &str, limit: Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + limit;
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "{what}: not within {limit:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 /// Takes a leadership that is free, whatever befalls the answers.
 pub(crate) async fn take(client: &Client, election: &str, candidate: &str, ttl: Duration) -> Held {
     let candidacy = Candidacy::new(election, candidate, ttl);
-    within("a leadership", Duration::from_secs(30), async || match client.acquire(&candidacy).await {
+    until_async("a leadership", async || match client.acquire(&candidacy).await {
         Ok(Acquired::Leads(held)) => Some(held),
         Ok(Acquired::Other(other)) => panic!("{} leads {election}", other.leader),
         Err(Error::NotDone(_) | Error::Unknown(_)) => None,

@@ -1,17 +1,17 @@
 //! A fleet of `phalanx defender` processes that elects through three `phalanx election-agent` processes, on a real NATS
 //! server, while leaders of both kinds are killed, restarted and cut off.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::time::{Duration, Instant};
 
 use crate::election_set::Set;
+use crate::util::fleet::{Ground, Member};
+use crate::util::running::strategy;
 use phalanx_cluster::backend::{Backend as _, Settings};
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_election::client::Client;
 use phalanx_testkit::nats::Server;
 use phalanx_testkit::proxy::Proxy;
-use crate::util::fleet::{Ground, Member, within};
-use crate::util::running::strategy;
+use phalanx_testkit::wait::until;
 
 const ELECTION: &str = "fab-1";
 /// The usual lease.
@@ -76,7 +76,7 @@ impl Trial {
     /// Waits until all are ready and one leads, and says which.
     #[track_caller]
     fn steady(&self, size: usize) -> usize {
-        within(60, "a steady fleet", || {
+        until("a steady fleet", || {
             let ready = self.seats.iter().all(|seat| seat.member.is_ready());
             let leaders = self.leaders();
             (ready && self.map()?.1 == size && leaders.len() == 1).then(|| leaders[0])
@@ -86,7 +86,7 @@ impl Trial {
     /// How long until somebody else than `before` leads. At no look do two lead.
     #[track_caller]
     fn another_leads(&self, before: &str, since: Instant) -> Duration {
-        within(30, "another leader", || {
+        until("another leader", || {
             let leaders = self.leaders();
             assert!(leaders.len() <= 1, "{leaders:?} lead at once");
             let name = &self.seats[*leaders.first()?].member.name;
@@ -161,7 +161,7 @@ fn a_fleet_elects_through_the_agent_whoever_of_both_dies() {
     // All are replaced one by one, the leader too, each by one that waited: nothing moves.
     for _ in 0..4 {
         trial.start_one();
-        within(30, "a standby", || trial.seats.last()?.member.is_ready().then_some(()));
+        until("a standby", || trial.seats.last()?.member.is_ready().then_some(()));
         trial.seats.remove(0).member.leave();
         trial.steady(4);
     }

@@ -1,18 +1,18 @@
 //! Variables that only a fleet at NATS obeys, each set to a value other than its default and seen from outside.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::time::Duration;
 
+use crate::util::fleet::{Ground, Member};
+use crate::util::running::{self, ask, csv, strategy};
+use crate::util::{phalanx_command, run};
 use phalanx_cluster::backend::{Backend as _, BucketConfig, LogConfig, Settings, WatchEvent};
 use phalanx_cluster::core::planner::{Item, Mode, Options, Strategy, plan};
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_testkit::nats::Server;
 use phalanx_testkit::process;
+use phalanx_testkit::wait::until;
 use rustix::process::Signal;
 use serde_json::Value;
-use crate::util::fleet::{Ground, Member, within};
-use crate::util::running::{self, ask, csv, strategy};
-use crate::util::{phalanx_command, run};
 
 /// A defender at NATS whose charts lie in a folder of its own, on purpose.
 fn start(ground: &Ground, name: &str, settings: &[(&str, &str)]) -> Member {
@@ -65,7 +65,7 @@ fn buckets_and_streams_have_the_names_they_are_given() {
         .chain([("FLEET_SIZE", "1"), ("POD_NAME", "etch-pod"), ("POD_UID", "u-1")])
         .collect();
     let member = start(&ground, "one", &settings);
-    within(30, "it is ready", || member.is_ready().then_some(()));
+    until("it is ready", || member.is_ready().then_some(()));
     assert_eq!(member.get("/api/v1/status")["podName"], "etch-pod");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -100,12 +100,12 @@ fn the_number_of_ids_is_bounded_and_one_that_may_not_lead_does_not() {
     let ground = ground(&server);
     let settings = [("MAX_DEFENDERS", "1"), ("COLD_START_WINDOW_SECONDS", "2")];
     let first = start(&ground, "first", &settings);
-    within(30, "it is ready", || first.is_ready().then_some(()));
+    until("it is ready", || first.is_ready().then_some(()));
     // Nobody says how many there are: the first map waits for others as long as it is told.
     let window = metric(&first, "defender_stabilization_window_seconds_sum{type=\"cold_start\"}");
     assert!((1.9..6.0).contains(&window), "{window}");
     let second = start(&ground, "second", &settings);
-    within(30, "it says that there is no id left", || {
+    until("it says that there is no id left", || {
         (metric(&second, "defender_problems_total{kind=\"pool_exhausted\"}") > 0.0).then_some(())
     });
     assert!(!second.is_ready() && second.id().is_none());
@@ -114,9 +114,9 @@ fn the_number_of_ids_is_bounded_and_one_that_may_not_lead_does_not() {
     let ground = self::ground(&other);
     let follower =
         start(&ground, "follower", &[("ASSIGNMENT_CONTROLLER_ENABLED", "false"), ("FLEET_SIZE", "1")]);
-    within(30, "it has an id", || follower.id());
+    until("it has an id", || follower.id());
     let leader = start(&ground, "leader", &[("FLEET_SIZE", "2"), ("SCALE_WINDOW_SECONDS", "1")]);
-    within(30, "the other leads", || leader.leads().then_some(()));
+    until("the other leads", || leader.leads().then_some(()));
     assert_eq!(metric(&follower, "defender_election_participated_total"), 0.0, "it never tried");
 }
 
@@ -132,13 +132,13 @@ fn heartbeats_come_as_often_as_they_should_and_a_crash_is_three_of_them() {
         ("REPLACEMENT_GRACE_SECONDS", "5"),
     ];
     let mut members: Vec<Member> = ["a", "b"].iter().map(|name| start(&ground, name, &quick)).collect();
-    within(30, "both are there", || members.iter().all(|one| one.id().is_some()).then_some(()));
-    let leader = within(30, "one leads", || members.iter().position(Member::leads));
+    until("both are there", || members.iter().all(|one| one.id().is_some()).then_some(()));
+    let leader = until("one leads", || members.iter().position(Member::leads));
     let (mut dies, stays) = (members.remove(1 - leader), members.remove(0));
     let id = dies.id().unwrap();
     dies.process.kill();
     let died = std::time::Instant::now();
-    within(30, "the crash is seen", || (metric(&stays, "defender_active_defenders") == 1.0).then_some(()));
+    until("the crash is seen", || (metric(&stays, "defender_active_defenders") == 1.0).then_some(()));
     println!(
         "measured: {id} missed three heartbeats of 0.4 s: seen after {:.1} s",
         died.elapsed().as_secs_f64()
@@ -159,7 +159,7 @@ fn each_window_is_as_long_as_its_own_variable_says() {
         metric(member, &format!("defender_stabilization_window_seconds_sum{{type=\"{kind}\"}}"))
     };
     for (member, length) in both.iter().zip([2.0, 3.0]) {
-        within(30, "the first map", || member.is_ready().then_some(()));
+        until("the first map", || member.is_ready().then_some(()));
         let open = window(member, "cold_start");
         assert!((length - 0.1..length + 0.9).contains(&open), "{}: {open} instead of {length}", member.name);
     }
@@ -171,7 +171,7 @@ fn each_window_is_as_long_as_its_own_variable_says() {
         let mut import = phalanx_command();
         import.args(["chambers", "import"]).arg(folder).args(["--url", &member.url, "--token", "t"]);
         run(&mut import).succeeds();
-        within(30, "it is assigned", || (metric(member, "defender_assigned_chambers") == 1.0).then_some(()));
+        until("it is assigned", || (metric(member, "defender_assigned_chambers") == 1.0).then_some(()));
         let open = window(member, "planned_scale");
         assert!((length - 0.1..length + 0.9).contains(&open), "{}: {open} instead of {length}", member.name);
     }
@@ -192,19 +192,19 @@ fn a_crash_waits_for_the_window_where_it_is_told_to() {
         list(&ground, name, &[5, 5, 5, 5]);
     }
     let mut members: Vec<Member> = ["a", "b"].iter().map(|name| start(&ground, name, &patient)).collect();
-    within(30, "both own something", || {
+    until("both own something", || {
         members.iter().all(|one| metric(one, "defender_assigned_chambers") == 2.0).then_some(())
     });
-    let leader = within(30, "one leads", || members.iter().position(Member::leads));
+    let leader = until("one leads", || members.iter().position(Member::leads));
     let (mut dies, stays) = (members.remove(1 - leader), members.remove(0));
     let version = stays.get("/api/v1/cluster")["mapVersion"].clone();
     dies.process.kill();
-    let cluster = within(30, "a window opens", || {
+    let cluster = until("a window opens", || {
         let cluster = stays.get("/api/v1/cluster");
         (cluster["window"]["kind"] == "planned_scale").then_some(cluster)
     });
     assert_eq!(cluster["mapVersion"], version, "{cluster}");
-    within(30, "then its chambers have a new owner", || {
+    until("then its chambers have a new owner", || {
         (metric(&stays, "defender_assigned_chambers") == 4.0).then_some(())
     });
     let open = metric(&stays, "defender_stabilization_window_seconds_sum{type=\"planned_scale\"}");
@@ -219,7 +219,7 @@ fn the_lease_is_renewed_at_half_of_its_length() {
     let settings =
         [("ELECTION_TTL_SECONDS", "4"), ("HEARTBEAT_INTERVAL_SECONDS", "0.5"), ("FLEET_SIZE", "1")];
     let member = start(&ground, "one", &settings);
-    within(30, "it leads", || member.leads().then_some(()));
+    until("it leads", || member.leads().then_some(()));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (stored, next) = runtime.block_on(async {
         let nats = Nats::connect(&Config::new(server.url())).await.unwrap();
@@ -285,7 +285,7 @@ fn plans_are_made_by_what_the_variables_say() {
             list(&ground, name, &weights);
         }
         let members = ["a", "b"].map(|name| start(&ground, name, &fleet));
-        let map = within(30, "a map of both", || {
+        let map = until("a map of both", || {
             let map = members[0].get("/api/v1/assignments?all=true");
             (map["chambers"].as_array()?.len() == weights.len()).then_some(map)
         });
@@ -310,7 +310,7 @@ fn no_more_runs_are_in_work_at_once_than_it_is_told() {
     collector.args(["collector", "--http-addr", "127.0.0.1:0", "--data-dir"]).arg(&folder);
     collector.env_remove("CASSANDRA_HOSTS").env("API_TOKEN", "t");
     let mut collector = ground.start("collector", collector);
-    within(30, "the collector is ready", || collector.is_ready().then_some(()));
+    until("the collector is ready", || collector.is_ready().then_some(()));
     for chamber in 0..4 {
         let path = format!("/api/v1/contexts?tool=etch-01&chamber={chamber}&context=run-1");
         assert_eq!(ask(&collector.url, "POST", &path, Some("t"), "text/csv", &csv(500)).0, 202);
@@ -320,11 +320,9 @@ fn no_more_runs_are_in_work_at_once_than_it_is_told() {
     let lock = rusqlite::Connection::open(folder.join("charts.db")).unwrap();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut member = start(&ground, "one", &[("MAX_CONCURRENT_MESSAGES", "3"), ("FLEET_SIZE", "1")]);
-    within(30, "three are begun", || {
-        (metric(&member, "defender_messages_received_total") == 3.0).then_some(())
-    });
+    until("three are begun", || (metric(&member, "defender_messages_received_total") == 3.0).then_some(()));
     process::signal(member.process.id(), Signal::TERM);
-    within(30, "it leaves with three in work", || {
+    until("it leaves with three in work", || {
         (metric(&member, "defender_inflight_messages_at_shutdown") == 3.0).then_some(())
     });
     assert_eq!(metric(&member, "defender_messages_received_total"), 3.0);

@@ -1,5 +1,4 @@
 //! The Election Agent as three real processes with data on disk.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use crate::election_set;
 use crate::util;
@@ -8,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::election_set::{Set, TERM, take, within};
+use crate::election_set::{Set, TERM, take};
 use phalanx_election::client::{Acquired, Candidacy, Client, Error, Held};
+use phalanx_testkit::wait::until_async;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -203,7 +203,7 @@ async fn a_node_with_an_emptied_folder_comes_back_with_the_same_command_and_catc
     set.kill(lost);
     std::fs::remove_dir_all(set.data_dir(lost)).unwrap();
     set.start_node(lost, &[]);
-    within("the node to vote again", LONG, async || {
+    until_async("the node to vote again", async || {
         let status = set.client_of(&[lost]).status().await.pop()?.1.ok()?;
         let votes = status.members.iter().any(|member| member.node_id == lost && member.voter);
         (votes && status.leases == 1).then_some(())
@@ -225,7 +225,7 @@ async fn five_nodes_bear_the_loss_of_two() {
     let second = set.leader().await;
     set.kill(second);
     let client = set.client();
-    let renewed = within("a renewal by three", LONG, async || client.renew(&held).await.ok()).await;
+    let renewed = until_async("a renewal by three", async || client.renew(&held).await.ok()).await;
     assert_eq!(renewed.epoch, held.epoch);
 }
 
@@ -255,7 +255,7 @@ async fn a_node_that_was_away_for_long_gets_a_snapshot_and_epochs_survive_it() {
     }
     assert!(status(any).await.snapshot_index > 0);
     set.start_node(away, &[]);
-    within("the node to catch up", LONG, async || {
+    until_async("the node to catch up", async || {
         let now = set.client_of(&[away]).status().await.pop()?.1.ok()?;
         (now.applied_index >= ENTRIES && now.snapshot_index > 0).then_some(())
     })
@@ -271,7 +271,7 @@ async fn a_node_that_was_away_for_long_gets_a_snapshot_and_epochs_survive_it() {
     let other = [1, 2, 3].into_iter().find(|id| *id != away).unwrap();
     set.kill(other);
     let client = set.client_of(&[away]);
-    let renewed = within("a renewal", LONG, async || client.renew(&held).await.ok()).await;
+    let renewed = until_async("a renewal", async || client.renew(&held).await.ok()).await;
     assert_eq!((renewed.epoch, renewed.renewals > held.renewals), (held.epoch, true));
     for (election, epoch) in epochs {
         let seen = client.leader(&election).await.unwrap();
@@ -303,7 +303,7 @@ async fn operators_see_who_leads_and_can_make_a_leader_resign() {
     let refused = client.renew(&held).await.unwrap_err();
     assert!(matches!(&refused, Error::Ended(why) if why.contains("asked to resign")), "{refused}");
     let berta = Candidacy::new("fab-1", "berta", LONG);
-    let next = within("the next leader", LONG, async || match client.acquire(&berta).await.unwrap() {
+    let next = until_async("the next leader", async || match client.acquire(&berta).await.unwrap() {
         Acquired::Leads(next) => Some(next),
         // Until its term is over it may act.
         Acquired::Other(other) => {

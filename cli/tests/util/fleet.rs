@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use phalanx_testkit::process::{Lifetime, Process, bound_to_parent};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::running::ask;
+use phalanx_testkit::wait::until;
 
 /// Where a fleet meets and keeps its charts.
 pub(crate) struct Ground {
@@ -42,7 +43,7 @@ impl Ground {
         // A restart writes on in the same file.
         let before = read(&log).matches("listening on ").count();
         let process = Process::start(command, Lifetime::WithUs, &log).unwrap();
-        let url = within(30, "an address", || {
+        let url = until("an address", || {
             let text = read(&log);
             let line = text.lines().filter_map(|line| line.strip_prefix("listening on ")).nth(before)?;
             Some(line.to_owned())
@@ -107,18 +108,5 @@ impl Member {
     pub(crate) fn leave(&mut self) {
         let left = self.process.terminate(Duration::from_secs(30));
         assert!(left.is_some_and(|status| status.success()), "{} did not leave: {}", self.name, self.said());
-    }
-}
-
-/// Asks until there is an answer.
-#[track_caller]
-pub(crate) fn within<T>(seconds: u64, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(seconds);
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "{what}: not within {seconds} s");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }

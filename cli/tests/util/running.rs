@@ -2,11 +2,12 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::phalanx_command;
+use phalanx_testkit::wait::until;
 
 /// A defender that is killed when the test ends.
 pub(crate) struct Running {
@@ -19,19 +20,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Asks until there is an answer, for half a minute.
-#[track_caller]
-pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "{what}: not within 30 s");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

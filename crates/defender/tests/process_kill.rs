@@ -10,12 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet::{assert_as_recomputed, assert_each_once, options, start, submit, until};
+use fleet::{assert_as_recomputed, assert_each_once, options, start, submit};
 use phalanx_cluster::backend::{Embedded, Settings, Stores};
 use phalanx_defender::store::{ChartStore, Sqlite};
 use phalanx_defender::weights;
 use phalanx_fab::Fab;
 use phalanx_testkit::process::{Lifetime, Process, bound_to_parent};
+use phalanx_testkit::wait::until_async;
 
 const CHAMBERS: usize = 8;
 const RUNS: u64 = 60;
@@ -57,7 +58,7 @@ fn defender_process() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
-        until("all is committed", async || (committed(&stores).await == CHAMBERS).then_some(())).await;
+        until_async("all is committed", async || (committed(&stores).await == CHAMBERS).then_some(())).await;
         defender.shutdown().await;
         backend.close().await;
     });
@@ -88,14 +89,14 @@ async fn a_defender_that_is_killed_again_and_again_loses_nothing_and_doubles_not
     let path = folder.path();
     for (round, kill) in KILLS.into_iter().enumerate() {
         let mut process = launch(path, round);
-        until("it has work", async || (sent(path) >= kill || !process.is_alive()).then_some(())).await;
+        until_async("it has work", async || (sent(path) >= kill || !process.is_alive()).then_some(())).await;
         assert!(process.is_alive(), "it ended by itself: {}", last_words(path, round));
         process.kill();
     }
     let mut last = launch(path, KILLS.len());
-    until("it is done", async || (path.join("done").exists() || !last.is_alive()).then_some(())).await;
+    until_async("it is done", async || (path.join("done").exists() || !last.is_alive()).then_some(())).await;
     assert!(path.join("done").exists(), "{}", last_words(path, KILLS.len()));
-    until("it has ended", async || (!last.is_alive()).then_some(())).await;
+    until_async("it has ended", async || (!last.is_alive()).then_some(())).await;
 
     let store = Sqlite::open(&path.join("charts.db")).unwrap();
     let fab = Fab::new(7, CHAMBERS);

@@ -8,8 +8,9 @@ use std::io::{BufRead as _, BufReader};
 use std::time::Duration;
 
 use phalanx_etl_service::METRICS;
+use phalanx_testkit::wait::until;
 use serde_json::{Value, json};
-use util::{Running, Setup, until};
+use util::{Running, Setup};
 
 const ORDER: [&str; 7] = ["asvs", "cce", "cwe", "capec", "attack", "cve", "ssg"];
 
@@ -97,8 +98,7 @@ fn statistics_have_the_names_of_the_design() {
     let running = setup.start();
     let tree = running.get("/api/v1/etl/tree").1;
     let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<String>>();
-    let Some(list) = phalanx_testkit::shared("requirements/names.toml") else { return };
-    let list: toml::Table = std::fs::read_to_string(list).unwrap().parse().unwrap();
+    let list: toml::Table = phalanx_testkit::requirements().parse().unwrap();
     let designed = |owner: &str| -> BTreeSet<String> {
         let of = |entry: &&toml::Value| entry["owner"].as_str() == Some(owner);
         let all = list["statistic"].as_array().unwrap().iter();

@@ -8,7 +8,9 @@
 //! - [`proxy`]: links between processes that can be cut, each direction on its own;
 //! - [`machine`]: compares a state machine with a table written out a second time;
 //! - [`measure`]: how benchmarks take time;
-//! - [`shared()`]: reference data kept beside the project, where it is present.
+//! - [`requirements`]: the names that the requirements fix;
+//! - [`shared()`]: large reference data next to the repository, where it is present;
+//! - [`wait`]: waiting for a condition.
 
 pub mod cassandra;
 pub mod machine;
@@ -20,5 +22,6 @@ pub mod provision;
 pub mod proxy;
 mod scratch;
 mod shared;
+pub mod wait;
 
-pub use shared::shared;
+pub use shared::{requirements, shared};

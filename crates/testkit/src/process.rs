@@ -4,7 +4,7 @@
 //! kill -9 (the kernel's parent-death signal, set by `setpriv` before it becomes the server). The kernel sends that
 //! signal when the *thread* that forked ends, not the process, so one thread that never ends does all the forking.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -15,6 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait::until;
 
 /// How long a server may live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,15 +77,27 @@ impl Process {
         None
     }
 
-    /// SIGSTOP: the process stands still until [`resume`](Process::resume).
+    /// Stops the process by SIGSTOP until [`resume`](Process::resume), and waits until none of its threads runs.
     pub fn pause(&self) {
         signal(self.id(), Signal::STOP);
+        // The kernel stops one thread after the other: without the wait, a server may still answer a request.
+        until("all threads are stopped", || is_stopped(self.id()).then_some(()));
     }
 
     /// SIGCONT.
     pub fn resume(&self) {
         signal(self.id(), Signal::CONT);
     }
+}
+
+/// Returns whether every thread of a process is stopped, or has ended.
+fn is_stopped(process: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return true };
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The name of the program, in parentheses, may contain spaces; the state follows it.
+        stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['T', 't', 'Z', 'X']))
+    })
 }
 
 impl Drop for Process {

@@ -19,3 +19,12 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     eprintln!("skipped: {path} is not in {} (PHALANX_SHARED_DIR names the folder)", folder.display());
     None
 }
+
+/// Returns the list of names that the requirements fix, in TOML.
+///
+/// ```
+/// assert!(phalanx_testkit::requirements().contains("[[metric]]"));
+/// ```
+pub fn requirements() -> &'static str {
+    include_str!("../requirements.toml")
+}

@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fleet::{Fleet, Member, Published, Run, commits, connect, cursor_history, map, owners, runs, until};
+use fleet::{Fleet, Member, Published, Run, commits, connect, cursor_history, map, owners, runs};
 use phalanx_cluster::backend::{Backend as _, Log};
 use phalanx_ledger::{now_ns, settings};
 use phalanx_testkit::nats::Server;
+use phalanx_testkit::wait::until_async;
 
 const PARTS: usize = 500;
 const HISTORY: u8 = 64;
@@ -35,7 +36,7 @@ async fn main() {
     };
     let mut members: Vec<Member> = (0..10).map(|n| fleet.start(&format!("w{n}"))).collect();
     let nats = connect(&server.url(), 1).await;
-    until("a map for ten", 60, async || map(&nats).await.filter(|(_, map)| owners(map).len() == 10)).await;
+    until_async("a map for ten", async || map(&nats).await.filter(|(_, map)| owners(map).len() == 10)).await;
     let waiting: Vec<Member> = (0..standbys).map(|n| fleet.start(&format!("s{n}"))).collect();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let versions = map(&nats).await.unwrap().0;

@@ -9,11 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet::{Fleet, Member, Published, connect, map, owners, runs, until};
+use fleet::{Fleet, Member, Published, connect, map, owners, runs};
 use phalanx_cluster::backend::{Backend as _, Log, WatchEvent};
 use phalanx_cluster_nats::Nats;
 use phalanx_ledger::{now_ns, settings};
 use phalanx_testkit::nats::Server;
+use phalanx_testkit::wait::until_async;
 
 const RATE: u64 = 500;
 const SECONDS: u64 = 20;
@@ -50,7 +51,8 @@ async fn started(server: &Server, dir: &Path, parts: usize, size: usize) -> (Vec
     let fleet = fleet_of(server, dir, parts, size);
     let members = (0..size).map(|n| fleet.start(&format!("w{n}"))).collect();
     let nats = connect(&server.url(), 1).await;
-    until("a map for all", 120, async || map(&nats).await.filter(|(_, map)| owners(map).len() == size)).await;
+    until_async("a map for all", async || map(&nats).await.filter(|(_, map)| owners(map).len() == size))
+        .await;
     (members, nats)
 }
 
@@ -75,7 +77,7 @@ async fn map_applied(workers: usize) {
     let (_members, nats) = started(&server, dir.path(), parts, workers).await;
     let bucket = nats.bucket(&settings(1).assignments).await.unwrap();
     let stored_at = u128::from(bucket.get("current").await.unwrap().unwrap().stored_at) * 1_000;
-    until("every worker has begun", 60, async || {
+    until_async("every worker has begun", async || {
         let begun: BTreeSet<String> = runs(dir.path()).into_iter().map(|run| run.worker).collect();
         (begun.len() == workers).then_some(())
     })
@@ -102,7 +104,7 @@ async fn id_inherited() {
     let (mut members, nats) = started(&server, dir.path(), SHARE, 1).await;
     let _standby = fleet_of(&server, dir.path(), SHARE, 1).start("standby");
     let heartbeats = nats.bucket(&settings(1).heartbeats).await.unwrap();
-    until("a standby", 60, async || {
+    until_async("a standby", async || {
         let keys = heartbeats.keys().await.unwrap();
         keys.iter().any(|key| key.starts_with("standby-")).then_some(())
     })
@@ -139,10 +141,10 @@ async fn hand_over() {
     sizes.put("fleet-size", "{\"v\":1,\"fleetSize\":11}".into()).await.unwrap();
     let _eleventh = fleet_of(&server, dir.path(), PARTS, 10).start("w10");
     let after =
-        until("a map for eleven", 60, async || map(&nats).await.filter(|(version, _)| *version > before.0))
+        until_async("a map for eleven", async || map(&nats).await.filter(|(version, _)| *version > before.0))
             .await;
     publishing.await.unwrap();
-    until("all are processed", 60, async || {
+    until_async("all are processed", async || {
         (runs(dir.path()).iter().filter(|run| run.end.is_some()).count() >= published.len()).then_some(())
     })
     .await;
@@ -200,7 +202,7 @@ async fn crash(standbys: usize) {
     let at = now_ns();
     member.process.kill();
     publishing.await.unwrap();
-    until("all are processed", 60, async || {
+    until_async("all are processed", async || {
         let done: BTreeSet<String> =
             runs(dir.path()).into_iter().filter(|run| run.end.is_some()).map(|run| run.id).collect();
         (done.len() >= published.len()).then_some(())
@@ -228,7 +230,7 @@ async fn waits() {
     let published = Published::default();
     steadily(log, published.clone(), 500, SECONDS).await;
     let count = (RATE * SECONDS) as usize;
-    until("all are processed", 60, async || {
+    until_async("all are processed", async || {
         (runs(dir.path()).iter().filter(|run| run.end.is_some()).count() >= count).then_some(())
     })
     .await;

@@ -216,8 +216,7 @@ pub(super) mod tests {
 
     #[test]
     fn every_variable_of_the_requirements_is_a_setting_with_its_default() {
-        let Some(names) = phalanx_testkit::shared("requirements/names.toml") else { return };
-        let names: toml::Table = std::fs::read_to_string(names).unwrap().parse().unwrap();
+        let names: toml::Table = phalanx_testkit::requirements().parse().unwrap();
         let variables = names["env"].as_array().unwrap();
         assert_eq!(variables.len(), 32);
         // Addresses have none, and the consistency of the design is another.
@@ -367,11 +366,9 @@ pub(super) mod tests {
         let theirs: Vec<&str> =
             CASES.iter().map(|case| case.0).chain(["ELECTION_AGENT_ADDR", "POD_NAMESPACE"]).collect();
         assert_eq!(theirs.len(), 32);
-        if let Some(names) = phalanx_testkit::shared("requirements/names.toml") {
-            let names: toml::Table = std::fs::read_to_string(names).unwrap().parse().unwrap();
-            let all = names["env"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
-            assert_eq!(all.filter(|name| !theirs.contains(name)).collect::<Vec<_>>(), Vec::<&str>::new());
-        }
+        let names: toml::Table = phalanx_testkit::requirements().parse().unwrap();
+        let all = names["env"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+        assert_eq!(all.filter(|name| !theirs.contains(name)).collect::<Vec<_>>(), Vec::<&str>::new());
     }
 
     #[test]

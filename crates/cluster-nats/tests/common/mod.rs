@@ -1,8 +1,6 @@
 //! What the tests here share.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::time::Duration;
-
 use phalanx_cluster::backend::Error;
 use phalanx_cluster_nats::{Config, Nats};
 use tokio::io::copy_bidirectional;
@@ -21,21 +19,6 @@ pub(crate) fn invalid<T>(result: Result<T, Error>) -> String {
         Err(error) => panic!("another error: {error:?}"),
         Ok(_) => panic!("no error"),
     }
-}
-
-/// Asks until there is an answer, for half a minute.
-pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), asking)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: not within 30 s"))
 }
 
 /// A wire between a client and a server that can be cut while the server lives on.

@@ -1,12 +1,11 @@
 //! Every way to prove who we are, against a server that demands it.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common::invalid;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use crate::common::invalid;
 use nkeys::KeyPair;
 use phalanx_cluster::backend::{Backend, BucketConfig};
 use phalanx_cluster_nats::{Config, Nats, Tls};

@@ -1,15 +1,15 @@
 //! The facts that hold for every backend, on real nats-servers.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use crate::common::{Wire, connect};
 use async_trait::async_trait;
-use crate::common::{Wire, connect, until};
 use phalanx_cluster::backend::Backend;
 use phalanx_cluster::backend::conformance::Fixture;
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_testkit::nats::{Cluster, Server};
+use phalanx_testkit::wait::until_async;
 
 /// Removes a stream as an operator would, with a client of its own.
 async fn remove_stream(url: &str, name: &str) {
@@ -20,7 +20,7 @@ async fn remove_stream(url: &str, name: &str) {
             let servers: Vec<async_nats::ServerAddr> =
                 url.split(',').map(|url| url.parse().unwrap()).collect();
             let js = async_nats::jetstream::new(async_nats::connect(servers).await.unwrap());
-            until("the stream is removed", async || js.delete_stream(&name).await.ok()).await;
+            until_async("the stream is removed", async || js.delete_stream(&name).await.ok()).await;
         });
     };
     tokio::task::spawn_blocking(remove).await.unwrap();
@@ -138,7 +138,8 @@ mod three_servers {
         let urls = tokio::task::spawn_blocking(cluster).await.unwrap();
         // A cluster that has just started, on a busy machine, may take its time.
         let config = Config { replicas: 3, timeout: Duration::from_secs(10), ..Config::new(urls.clone()) };
-        let nats = until("the cluster takes connections", async || Nats::connect(&config).await.ok()).await;
+        let nats =
+            until_async("the cluster takes connections", async || Nats::connect(&config).await.ok()).await;
         Three { urls, nats }
     }
 

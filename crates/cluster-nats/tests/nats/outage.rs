@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::common::{Wire, connect};
 use async_nats::jetstream;
-use crate::common::{Wire, connect, until};
 use phalanx_cluster::backend::{
     Backend, BucketConfig, Error, Expect, Kv, LogConfig, Retry, Watch, WatchEvent,
 };
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_testkit::nats::{Cluster, Server};
+use phalanx_testkit::wait::until_async;
 
 async fn next(watch: &mut Watch) -> WatchEvent {
     tokio::time::timeout(Duration::from_secs(30), watch.next())
@@ -39,7 +40,8 @@ async fn a_write_to_a_hung_server_is_unknown_and_lands_later_unless_the_swap_kee
 
     // Both arrive: the first is applied, the second compares with a revision that is gone.
     let landed =
-        until("the late write lands", async || value(&*bucket).await.filter(|value| value != "1")).await;
+        until_async("the late write lands", async || value(&*bucket).await.filter(|value| value != "1"))
+            .await;
     assert_eq!(landed, "2");
     assert!(bucket.update("key", "4".into(), first).await.unwrap_err().is_conflict());
 }
@@ -54,7 +56,7 @@ async fn a_write_that_failed_for_want_of_a_connection_never_happens() {
     wire.cut();
     let mut failed = BTreeSet::new();
     let mut keys = (0..).map(|n| format!("key-{n}"));
-    until("twenty writes fail", async || {
+    until_async("twenty writes fail", async || {
         let key = keys.next()?;
         match bucket.put(&key, "1".into()).await {
             Err(Error::Failed { .. }) => drop(failed.insert(key)),
@@ -65,7 +67,7 @@ async fn a_write_that_failed_for_want_of_a_connection_never_happens() {
     })
     .await;
     wire.mend();
-    until("the connection is back", async || bucket.put("after", "1".into()).await.ok()).await;
+    until_async("the connection is back", async || bucket.put("after", "1".into()).await.ok()).await;
     let keys = truth.keys().await.unwrap();
     assert!(keys.contains("after") && keys.is_disjoint(&failed), "{keys:?}");
 }
@@ -78,12 +80,12 @@ async fn a_hung_server_is_noticed_within_seconds_and_writes_fail_at_once() {
     let bucket = nats.bucket(&BucketConfig::new("b")).await.unwrap();
     server.pause();
     // The connection stays open: only the pings tell. With the client's own interval this would take minutes.
-    until("the hung server is given up", async || {
+    until_async("the hung server is given up", async || {
         matches!(bucket.put("key", "1".into()).await, Err(Error::Failed { .. })).then_some(())
     })
     .await;
     server.resume();
-    until("the server is back", async || bucket.put("key", "2".into()).await.ok()).await;
+    until_async("the server is back", async || bucket.put("key", "2".into()).await.ok()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,7 +108,7 @@ async fn a_bucket_made_anew_is_told_and_what_is_in_it_follows() {
     assert!(matches!(&error, Error::Missing { .. }), "{error:?}");
     assert!(matches!(bucket.watch().await, Err(Error::Missing { .. })));
 
-    until("the bucket is made anew", async || nats.bucket(&config).await.ok()).await;
+    until_async("the bucket is made anew", async || nats.bucket(&config).await.ok()).await;
     // Further than the old one was: only its identity tells.
     let keys = ["a", "b", "c", "d", "e"];
     for key in keys {
@@ -136,7 +138,7 @@ async fn a_log_goes_on_over_kill_9_of_its_server() {
     server.kill();
     server.restart().unwrap();
     // The same id again: whatever became of an earlier try, it is there once.
-    until("an append", async || log.append("run.a", "2".into(), Expect::NewId("2")).await.ok()).await;
+    until_async("an append", async || log.append("run.a", "2".into(), Expect::NewId("2")).await.ok()).await;
     let ring = tokio::time::timeout(Duration::from_secs(10), bell.rung()).await;
     assert_eq!(ring, Ok(true));
     let messages = log.read("run.a", 1, 10).await.unwrap();
@@ -148,7 +150,7 @@ async fn a_log_goes_on_over_kill_9_of_its_server() {
 async fn the_loss_of_the_leading_server_loses_nothing_and_no_read_is_stale() {
     let mut cluster = Cluster::start().unwrap();
     let config = Config { replicas: 3, ..Config::new(cluster.urls()) };
-    let nats = until("the cluster takes connections", async || Nats::connect(&config).await.ok()).await;
+    let nats = until_async("the cluster takes connections", async || Nats::connect(&config).await.ok()).await;
     let other = Nats::connect(&config).await.unwrap();
     let bucket_config = BucketConfig::new("b");
     let bucket = nats.bucket(&bucket_config).await.unwrap();
@@ -171,7 +173,7 @@ async fn the_loss_of_the_leading_server_loses_nothing_and_no_read_is_stale() {
     let mut expected = Vec::new();
     for n in 0..10 {
         let key = format!("after-{n}");
-        until("a key is created", async || match bucket.create(&key, "1".into()).await {
+        until_async("a key is created", async || match bucket.create(&key, "1".into()).await {
             Ok(_) | Err(Error::Conflict { .. }) => Some(()),
             Err(error) if error.retry() != Retry::Useless => None,
             Err(error) => panic!("{error:?}"),
@@ -189,6 +191,6 @@ async fn the_loss_of_the_leading_server_loses_nothing_and_no_read_is_stale() {
         }
     }
     assert_eq!(told, expected);
-    let last = until("the last value", async || reader.get("key").await.ok()).await.unwrap();
+    let last = until_async("the last value", async || reader.get("key").await.ok()).await.unwrap();
     assert_eq!(last.value[0], 199);
 }

@@ -1,13 +1,12 @@
 //! Streams and buckets are made as the protocol needs them, and others are refused.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::time::Duration;
 
+use crate::common::{connect, invalid};
 use async_nats::jetstream::stream::{
     Config as StreamConfig, DiscardPolicy, Info, RetentionPolicy, StorageType,
 };
 use async_nats::jetstream::{self, kv};
-use crate::common::{connect, invalid};
 use futures_util::TryStreamExt as _;
 use phalanx_cluster::backend::{Backend, BucketConfig, Error, LogConfig, Settings, Stores};
 use phalanx_cluster_nats::{Config, Nats};

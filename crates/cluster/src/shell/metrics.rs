@@ -422,8 +422,7 @@ mod tests {
 
     #[test]
     fn every_metric_of_the_requirements_is_there_in_its_kind() {
-        let Some(names) = phalanx_testkit::shared("requirements/names.toml") else { return };
-        let names: toml::Table = std::fs::read_to_string(names).unwrap().parse().unwrap();
+        let names: toml::Table = phalanx_testkit::requirements().parse().unwrap();
         let metrics = Metrics::default();
         let all = &metrics.all;
         all.transitions.with_label_values(&["a", "b"]);

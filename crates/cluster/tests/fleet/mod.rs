@@ -11,6 +11,7 @@ use phalanx_cluster::core::Config;
 use phalanx_cluster::{
     Builder, Cluster, Delivery, Failure, Handler, HookError, Hooks, Owned, Problem, Subjects,
 };
+use phalanx_testkit::wait::until_async;
 
 pub(crate) fn settings() -> Settings {
     Settings {
@@ -53,23 +54,8 @@ pub(crate) fn memory() -> Arc<dyn Backend> {
     Arc::new(Embedded::in_memory().unwrap())
 }
 
-/// Waits for something to become true, for half a minute.
-pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), asking)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: not within 30 s"))
-}
-
 pub(crate) async fn settled(workers: &[&Cluster], count: usize) {
-    until("every partition has one owner", async || {
+    until_async("every partition has one owner", async || {
         let owned: Vec<_> = workers
             .iter()
             .flat_map(|worker| worker.assignment().iter().cloned().collect::<Vec<_>>())

@@ -10,10 +10,11 @@ use phalanx_cluster::backend::{Backend, Embedded};
 use phalanx_cluster::core::Config;
 use phalanx_cluster::{Delivery, Failure, Handler};
 use phalanx_testkit::process::{Lifetime, Process, bound_to_parent};
+use phalanx_testkit::wait::until_async;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::fleet::{builder, log, publish, settings, settled, until};
+use crate::fleet::{builder, log, publish, settings, settled};
 
 const TEST: &str = "restart::clean_restarts_count_as_no_worker_crash_and_kill_9_as_one";
 /// Set in the child process: its data folder.
@@ -70,7 +71,7 @@ async fn run_workers(folder: &Path) {
     let commits: u64 = variable(COMMITS).parse().unwrap();
     let attempts: BTreeSet<String> =
         variable(ATTEMPTS).split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    until("the messages of this run", async || {
+    until_async("the messages of this run", async || {
         let processed: u64 = workers.iter().map(|worker| worker.stats().processed).sum();
         (processed >= commits && handler.attempted.lock().unwrap().is_superset(&attempts)).then_some(())
     })
@@ -105,7 +106,7 @@ impl Folder {
     /// Runs a process that leaves by itself after these messages.
     async fn run(&mut self, commits: u64, attempts: &str) {
         let (mut process, output) = self.launch(commits, attempts, false);
-        until("the process has left", async || (!process.is_alive()).then_some(())).await;
+        until_async("the process has left", async || (!process.is_alive()).then_some(())).await;
         let output = fs::read_to_string(output).unwrap();
         assert!(output.contains("test result: ok. 1 passed"), "run {}: {output}", self.runs);
     }
@@ -114,7 +115,7 @@ impl Folder {
     async fn run_and_kill(&mut self, commits: u64, attempts: &str) {
         let (mut process, output) = self.launch(commits, attempts, true);
         let ready = self.path.join(READY_FILE);
-        until("the process waits to be killed", async || {
+        until_async("the process waits to be killed", async || {
             assert!(process.is_alive(), "{}", fs::read_to_string(&output).unwrap());
             ready.exists().then_some(())
         })

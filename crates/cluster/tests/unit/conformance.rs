@@ -1,5 +1,4 @@
 //! The facts that hold for every backend, on the backends of this crate.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::sync::Arc;
 

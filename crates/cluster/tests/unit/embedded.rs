@@ -10,7 +10,8 @@ use phalanx_cluster::backend::{
 };
 use tempfile::tempdir;
 
-use crate::fleet::{Seen, Writer, builder, config, settings, until};
+use crate::fleet::{Seen, Writer, builder, config, settings};
+use phalanx_testkit::wait::until_async;
 
 #[tokio::test]
 async fn a_second_process_is_told_who_has_the_folder() {
@@ -133,7 +134,7 @@ async fn incarnations_epochs_and_versions_grow_although_the_wall_clock_steps_bac
         let maps = backend.bucket(&settings().assignments).await.unwrap();
         let writer = Writer { seen: Seen::default() };
         let worker = builder(&backend, config(1), 2).handler(writer).start().await.unwrap();
-        let now = until("the worker leads and has written its epoch", async || {
+        let now = until_async("the worker leads and has written its epoch", async || {
             let status = worker.status();
             let incarnation = status.holder.filter(|_| status.role == Role::Leader)?.incarnation.0;
             let map = maps.get("current").await.unwrap()?;

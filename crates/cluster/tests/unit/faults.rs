@@ -1,5 +1,4 @@
 //! Each kind of fault, and what it does to somebody who does not expect it.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,13 @@
 //! Workers on the embedded backend: assignment, messages, hand-over, crashes, leaving.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fleet::{Seen, Told, Writer, builder, config, log, memory, publish, settings, settled, until};
+use crate::fleet::{Seen, Told, Writer, builder, config, log, memory, publish, settings, settled};
 use phalanx_cluster::backend::{Backend, Embedded};
 use phalanx_cluster::core::{Config, WorkerState};
 use phalanx_cluster::{Cluster, FilePartitions, Role, StartError};
+use phalanx_testkit::wait::until_async;
 
 async fn start(
     backend: &Arc<dyn Backend>,
@@ -37,7 +37,7 @@ async fn three_workers_share_the_partitions_and_every_message_is_committed_once_
     for n in 0..300 {
         publish(&log, n % 30, &format!("{n:04}")).await;
     }
-    until("300 commits", async || {
+    until_async("300 commits", async || {
         (workers.iter().map(|worker| worker.stats().processed).sum::<u64>() == 300).then_some(())
     })
     .await;
@@ -67,8 +67,10 @@ async fn a_worker_that_is_dropped_without_a_farewell_is_replaced_by_the_others()
         publish(&log, partition.parse().unwrap(), "after").await;
     }
     settled(&[&first], 10).await;
-    until("what the dead one owned is processed", async || (seen.total() == orphans.len()).then_some(()))
-        .await;
+    until_async("what the dead one owned is processed", async || {
+        (seen.total() == orphans.len()).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -79,7 +81,7 @@ async fn a_standby_takes_the_id_of_a_worker_that_leaves_and_nothing_moves() {
     let second = start(&backend, config(2), 10, &seen, &told).await;
     settled(&[&first, &second], 10).await;
     let third = start(&backend, config(2), 10, &seen, &told).await;
-    until("it stands by", async || (third.role() == Role::Standby).then_some(())).await;
+    until_async("it stands by", async || (third.role() == Role::Standby).then_some(())).await;
     let (version, owned) = (first.status().map_version, second.assignment());
     second.shutdown().await;
     assert_eq!(second.state(), WorkerState::Shutdown);
@@ -96,11 +98,11 @@ async fn leaving_finishes_what_runs_and_the_next_worker_goes_on_after_it() {
     let log = log(&backend).await;
     publish(&log, 0, "slow-1").await;
     publish(&log, 0, "slow-2").await;
-    until("it has begun", async || (worker.stats().received == 1).then_some(())).await;
+    until_async("it has begun", async || (worker.stats().received == 1).then_some(())).await;
     worker.shutdown().await;
     assert_eq!(seen.of("0"), ["slow-1"]);
     let next = start(&backend, config(1), 1, &seen, &told).await;
-    until("the second one", async || (seen.total() == 2).then_some(())).await;
+    until_async("the second one", async || (seen.total() == 2).then_some(())).await;
     assert_eq!(seen.of("0"), ["slow-1", "slow-2"]);
     drop(next);
 }
@@ -117,7 +119,7 @@ async fn what_cannot_be_processed_becomes_a_dead_letter_and_the_partition_goes_o
         publish(&log, partition, payload).await;
         publish(&log, partition, "after").await;
     }
-    until("the next ones", async || (seen.total() == 6).then_some(())).await;
+    until_async("the next ones", async || (seen.total() == 6).then_some(())).await;
     assert_eq!(seen.of("4"), ["once-1", "after"]);
     let dead = backend.log(&settings().dead_letters).await.unwrap();
     let letters: Vec<String> = dead.subjects().await.unwrap().into_keys().collect();
@@ -157,14 +159,15 @@ async fn scaling_down_makes_a_standby_and_scaling_up_a_worker_again() {
     let second = start(&backend, config(2), 8, &seen, &told).await;
     settled(&[&first, &second], 8).await;
     first.scale(Some(1)).await.unwrap();
-    until("one is a standby", async || {
+    until_async("one is a standby", async || {
         [&first, &second].iter().any(|worker| worker.role() == Role::Standby).then_some(())
     })
     .await;
     settled(&[&first, &second], 8).await;
     first.scale(Some(2)).await.unwrap();
-    until("both have an id", async || (first.id().is_some() && second.id().is_some()).then_some(())).await;
-    until("both own something", async || {
+    until_async("both have an id", async || (first.id().is_some() && second.id().is_some()).then_some(()))
+        .await;
+    until_async("both own something", async || {
         (!first.assignment().is_empty() && !second.assignment().is_empty()).then_some(())
     })
     .await;
@@ -199,12 +202,14 @@ async fn without_a_log_the_takes_of_a_partition_grow_with_every_owner() {
     let assignment_alone = || Config { log: false, ..config(1) };
     let (first_told, second_told) = (Told::default(), Told::default());
     let first = builder(&backend, assignment_alone(), 2).hooks(first_told.clone()).start().await.unwrap();
-    until("both are granted", async || (first_told.has("+0 1") && first_told.has("+1 1")).then_some(()))
-        .await;
+    until_async("both are granted", async || {
+        (first_told.has("+0 1") && first_told.has("+1 1")).then_some(())
+    })
+    .await;
     first.shutdown().await;
     assert!(first_told.has("-0") && first_told.has("-1"));
     let second = builder(&backend, assignment_alone(), 2).hooks(second_told.clone()).start().await.unwrap();
-    until("both are granted anew", async || {
+    until_async("both are granted anew", async || {
         (second_told.has("+0 2") && second_told.has("+1 2")).then_some(())
     })
     .await;
@@ -237,11 +242,11 @@ async fn a_log_that_is_made_anew_is_noticed_counted_and_read_from_its_beginning(
     let first = log(&backend).await;
     publish(&first, 0, "1").await;
     publish(&first, 0, "2").await;
-    until("two commits", async || (worker.stats().processed == 2).then_some(())).await;
+    until_async("two commits", async || (worker.stats().processed == 2).then_some(())).await;
     embedded.remove_log("work").await.unwrap();
     let second = log(&backend).await;
     publish(&second, 0, "3").await;
-    until("the new one", async || (worker.stats().processed == 3).then_some(())).await;
+    until_async("the new one", async || (worker.stats().processed == 3).then_some(())).await;
     assert_eq!((seen.of("0"), worker.stats().logs_replaced), (vec!["1".into(), "2".into(), "3".into()], 1));
     assert!(told.has("is not the one that was read before"), "{:?}", told.lines());
 }
@@ -258,8 +263,10 @@ async fn values_that_cannot_be_read_are_reported_and_stay_as_they_are() {
     settled(&[&worker], 2).await;
     let log = log(&backend).await;
     publish(&log, 1, "good").await;
-    until("the neighbour is processed", async || (seen.of("1") == ["good"]).then_some(())).await;
-    until("both are reported", async || (told.has("0 (cursors)") && told.has("fleet-size")).then_some(()))
-        .await;
+    until_async("the neighbour is processed", async || (seen.of("1") == ["good"]).then_some(())).await;
+    until_async("both are reported", async || {
+        (told.has("0 (cursors)") && told.has("fleet-size")).then_some(())
+    })
+    .await;
     assert_eq!(cursors.get("0").await.unwrap().unwrap().value, "{broken");
 }

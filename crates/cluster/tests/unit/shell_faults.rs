@@ -1,15 +1,15 @@
 //! Trouble between a worker and its backend: each kind, and what the worker makes of it.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fleet::{Seen, Told, Writer, builder, config, log, memory, publish, settings, settled, until};
+use crate::fleet::{Seen, Told, Writer, builder, config, log, memory, publish, settings, settled};
 use phalanx_cluster::Cluster;
 use phalanx_cluster::backend::faults::{self, Fault, Faults, Op};
 use phalanx_cluster::backend::{Backend, Expect, Kv};
 use phalanx_cluster::core::{Config, Guard, WorkerState};
+use phalanx_testkit::wait::until_async;
 
 struct Troubled {
     /// Without trouble.
@@ -40,11 +40,11 @@ async fn cursor(backend: &Arc<dyn Backend>, partition: &str) -> serde_json::Valu
 }
 
 async fn struck(faults: &Faults, count: usize) {
-    until("the fault strikes", async || (faults.struck().len() >= count).then_some(())).await;
+    until_async("the fault strikes", async || (faults.struck().len() >= count).then_some(())).await;
 }
 
 async fn processed(worker: &Cluster, count: u64) {
-    until("the commits", async || (worker.stats().processed >= count).then_some(())).await;
+    until_async("the commits", async || (worker.stats().processed >= count).then_some(())).await;
 }
 
 fn without(guard: Guard, config: Config) -> Config {
@@ -115,7 +115,7 @@ async fn runs_of_a_notification_sent_twice(expect: Expect<'_>) -> usize {
     faults.plan(Op::Write, "work.0", Fault::Duplicate);
     log.append("work.0", "twice".into(), expect).await.unwrap();
     publish(&log, 0, "last").await;
-    until("the last", async || t.seen.of("0").contains(&"last".to_owned()).then_some(())).await;
+    until_async("the last", async || t.seen.of("0").contains(&"last".to_owned()).then_some(())).await;
     assert_eq!(faults.struck().len(), 1);
     t.seen.of("0").iter().filter(|payload| *payload == "twice").count()
 }
@@ -137,7 +137,7 @@ async fn a_delayed_request_does_not_hold_up_the_neighbours() {
     publish(&log, 0, "2").await;
     t.faults.held(1).await;
     publish(&log, 1, "other").await;
-    until("the neighbour", async || (t.seen.of("1") == ["other"]).then_some(())).await;
+    until_async("the neighbour", async || (t.seen.of("1") == ["other"]).then_some(())).await;
     processed(&t.worker, 3).await;
     assert!(t.worker.may_write());
 }
@@ -238,16 +238,16 @@ async fn a_worker_that_is_cut_off_stops_itself_and_goes_on_when_it_is_heard_agai
     settled(&[&t.worker], 2).await;
     let log = log(&t.backend).await;
     publish(&log, 0, "hang-1").await;
-    until("it runs", async || (t.worker.stats().received == 1).then_some(())).await;
+    until_async("it runs", async || (t.worker.stats().received == 1).then_some(())).await;
     t.faults.cut();
     assert!(t.worker.wait_for(WorkerState::Degraded).await);
     assert!(!t.worker.may_write());
     publish(&log, 1, "meanwhile").await;
     t.faults.mend();
-    until("the other one", async || (t.seen.of("1") == ["meanwhile"]).then_some(())).await;
+    until_async("the other one", async || (t.seen.of("1") == ["meanwhile"]).then_some(())).await;
     assert!(t.worker.may_write());
     assert_eq!(t.worker.id(), Some(0));
-    until("what was dropped runs again", async || (t.worker.stats().received >= 3).then_some(())).await;
+    until_async("what was dropped runs again", async || (t.worker.stats().received >= 3).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -262,10 +262,10 @@ async fn a_worker_that_was_cut_off_for_long_finds_its_partitions_taken_and_commi
     for partition in 0..6 {
         publish(&log, partition, "meanwhile").await;
     }
-    until("the other does all", async || (seen.total() == 6).then_some(())).await;
+    until_async("the other does all", async || (seen.total() == 6).then_some(())).await;
     assert_eq!(t.seen.total(), 0);
     t.faults.mend();
-    until("both serve again", async || {
+    until_async("both serve again", async || {
         (!t.worker.assignment().is_empty() && !other.assignment().is_empty()).then_some(())
     })
     .await;
@@ -303,7 +303,8 @@ async fn a_large_map_lies_in_parts_and_a_missing_part_keeps_the_old_map_until_it
     assignments.delete(&first[0], lost.revision).await.unwrap();
     let told = Told::default();
     let next = builder(&backend, lazy, count).hooks(told.clone()).start().await.unwrap();
-    until("it says so", async || told.has(&format!("its part {} is missing", first[0])).then_some(())).await;
+    until_async("it says so", async || told.has(&format!("its part {} is missing", first[0])).then_some(()))
+        .await;
     assert!(next.assignment().is_empty());
     assignments.put(&first[0], lost.value).await.unwrap();
     settled(&[&next], count).await;
@@ -319,7 +320,7 @@ async fn trouble_with_the_backend_is_told_but_not_shouted() {
     settled(&[&t.worker], 1).await;
     t.faults.cut();
     tokio::time::timeout(Duration::from_secs(10), t.worker.wait_for(WorkerState::Degraded)).await.unwrap();
-    until("it is told", async || t.told.has("the connection is cut").then_some(())).await;
+    until_async("it is told", async || t.told.has("the connection is cut").then_some(())).await;
     let count = t.told.lines().iter().filter(|line| line.contains("the connection is cut")).count();
     assert!(count <= 5, "{count} times");
     t.faults.mend();

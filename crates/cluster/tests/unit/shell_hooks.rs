@@ -1,13 +1,13 @@
 //! Hooks that fail, panic and block: reported, in order, and no concern of the worker's heart.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 #![allow(clippy::disallowed_methods, reason = "a hook that blocks must block")]
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::fleet::{builder, config, memory, until};
+use crate::fleet::{builder, config, memory};
 use phalanx_cluster::core::{Config, WorkerState};
 use phalanx_cluster::{HookError, Hooks, Owned, Problem};
+use phalanx_testkit::wait::until_async;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
@@ -146,9 +146,9 @@ async fn without_a_log_the_next_owner_waits_for_the_hook_of_the_last() {
     let alone =
         || Config { log: false, fleet_size: None, cold_start_window: Duration::from_secs(1), ..config(1) };
     let first = builder(&backend, alone(), 4).hooks(Slow(notes.clone(), "a")).start().await.unwrap();
-    until("it has all", async || (first.assignment().len() == 4).then_some(())).await;
+    until_async("it has all", async || (first.assignment().len() == 4).then_some(())).await;
     let second = builder(&backend, alone(), 4).hooks(Slow(notes.clone(), "b")).start().await.unwrap();
-    until("the second is told", async || {
+    until_async("the second is told", async || {
         notes.lock().unwrap().iter().any(|(what, _)| what.starts_with("b +")).then_some(())
     })
     .await;

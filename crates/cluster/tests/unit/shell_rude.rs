@@ -1,8 +1,9 @@
 //! A handler that panics where nobody expects it.
 
-use crate::fleet::{builder, config, log, memory, publish, settled, until};
+use crate::fleet::{builder, config, log, memory, publish, settled};
 use phalanx_cluster::core::{Origin, Position};
 use phalanx_cluster::{Delivery, Failure, Handler, Unavailable};
+use phalanx_testkit::wait::until_async;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Default)]
@@ -41,6 +42,6 @@ async fn a_handler_that_panics_wherever_it_is_asked_holds_up_nobody() {
     for n in 0..3 {
         publish(&log, 0, &n.to_string()).await;
     }
-    until("three commits", async || (worker.stats().processed == 3).then_some(())).await;
+    until_async("three commits", async || (worker.stats().processed == 3).then_some(())).await;
     worker.shutdown().await;
 }

@@ -1,10 +1,9 @@
 //! A real Cassandra that goes away while messages come, and comes back.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::fleet::{assert_as_recomputed, chamber, chunks, options, start, submit, time, until};
+use crate::fleet::{assert_as_recomputed, chamber, chunks, options, start, submit, time};
 use phalanx_cluster::backend::{Backend, Embedded, Expect, Stores};
 use phalanx_defender::notification::Notification;
 use phalanx_defender::store::cassandra::Config;
@@ -12,6 +11,7 @@ use phalanx_defender::store::{Cassandra, ChartStore};
 use phalanx_defender::weights;
 use phalanx_fab::Fab;
 use phalanx_testkit::cassandra::Server;
+use phalanx_testkit::wait::until_async;
 
 const CHAMBERS: usize = 8;
 
@@ -42,7 +42,7 @@ async fn while_cassandra_is_away_messages_wait_and_when_it_is_back_all_flow() {
             submit(&defender, &fab, number, run).await;
         }
     }
-    until("five runs of each are committed", async || processed(40).await).await;
+    until_async("five runs of each are committed", async || processed(40).await).await;
     // Their traces are stored while that is possible; their notifications come when nothing is.
     for run in 5..10 {
         for number in 0..CHAMBERS {
@@ -67,14 +67,14 @@ async fn while_cassandra_is_away_messages_wait_and_when_it_is_back_all_flow() {
         }
     }
     let often = 2.0 * CHAMBERS as f64;
-    until("messages wait, and ask again", async || (waits(&registry) >= often).then_some(())).await;
+    until_async("messages wait, and ask again", async || (waits(&registry) >= often).then_some(())).await;
     let stats = defender.handle().stats();
     assert_eq!((stats.processed, stats.failed, stats.dead_letters), (40, 0, 0));
 
     let server =
         tokio::task::spawn_blocking(move || server.restart().map(|()| server)).await.unwrap().unwrap();
     let back = Instant::now();
-    until("all are committed", async || processed(80).await).await;
+    until_async("all are committed", async || processed(80).await).await;
     println!(
         "measured: 40 messages that waited for Cassandra committed {} ms after it was back",
         back.elapsed().as_millis()

@@ -1,13 +1,12 @@
 //! Two defenders as processes of their own on a real NATS and a real Cassandra, one killed with -9 and one that stands
 //! still for 15 s: nothing is lost, nothing is double, and all that is stored is what a recomputation gives.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::fleet::{assert_as_recomputed, assert_each_once, chamber, chunks, options, start, time, until};
+use crate::fleet::{assert_as_recomputed, assert_each_once, chamber, chunks, options, start, time};
 use phalanx_cluster::backend::{Backend, Settings, Stores};
 use phalanx_cluster_nats::Nats;
 use phalanx_defender::collector::Collector;
@@ -18,6 +17,7 @@ use phalanx_fab::Fab;
 use phalanx_testkit::cassandra::Keyspace;
 use phalanx_testkit::nats::Server;
 use phalanx_testkit::process::{Lifetime, Process, bound_to_parent};
+use phalanx_testkit::wait::until_async;
 
 const CHAMBERS: usize = 8;
 const RUNS: u64 = 60;
@@ -97,7 +97,9 @@ async fn two_processes_one_killed_and_one_paused_lose_nothing_and_double_nothing
     });
     let sent = |runs: u64| {
         let sent = sent.clone();
-        async move { until("it is sent", async || (sent.load(Ordering::SeqCst) >= runs).then_some(())).await }
+        async move {
+            until_async("it is sent", async || (sent.load(Ordering::SeqCst) >= runs).then_some(())).await
+        }
     };
     // In the middle of the baselines.
     sent(12).await;
@@ -110,7 +112,7 @@ async fn two_processes_one_killed_and_one_paused_lose_nothing_and_double_nothing
     tokio::time::sleep(PAUSE).await;
     berta.resume();
     sending.await.unwrap();
-    until("all is committed", async || (finished(&stores).await == CHAMBERS).then_some(())).await;
+    until_async("all is committed", async || (finished(&stores).await == CHAMBERS).then_some(())).await;
 
     let mut alarms = 0;
     for number in 0..CHAMBERS {

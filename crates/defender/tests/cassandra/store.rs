@@ -1,5 +1,4 @@
 //! The chart store on a real Cassandra: the facts of every store, and what only a server can do.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::fs;
 use std::sync::Arc;

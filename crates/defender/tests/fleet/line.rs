@@ -16,7 +16,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::moody::Moody;
-use super::{options, until};
+use super::options;
+use phalanx_testkit::wait::until_async;
 
 pub(crate) const STRATEGY: &str = r#"
 [[group]]
@@ -149,7 +150,7 @@ impl Line {
 
     /// Waits until the message of that place is committed, or dead.
     pub(crate) async fn settled(&self, sequence: u64) {
-        until(&format!("message {sequence} is settled"), async || {
+        until_async(&format!("message {sequence} is settled"), async || {
             (self.cursor().await?["sequence"].as_u64()? >= sequence).then_some(())
         })
         .await;

@@ -82,21 +82,6 @@ pub(crate) async fn submit(defender: &Defender, fab: &Fab, number: usize, run: u
     defender.collector().submit(&chamber(fab, number), &context, time(run), &chunks).await.unwrap();
 }
 
-/// Waits for something to become true, for a minute.
-pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), asking)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: not within 60 s"))
-}
-
 /// What a chamber's rows must be, from its T-charts and the strategy alone.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Recomputed {

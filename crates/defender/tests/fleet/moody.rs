@@ -71,6 +71,15 @@ impl Moody {
     }
 }
 
+/// A read that is counted until it ends or is dropped.
+struct Reading<'a>(&'a AtomicUsize);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 #[async_trait]
 impl ChartStore for Moody {
     async fn ping(&self) -> Result<(), StoreError> {
@@ -90,12 +99,8 @@ impl ChartStore for Moody {
     async fn t_chart(&self, chamber: &Chamber, context: &str) -> Result<Option<Vec<Bytes>>, StoreError> {
         let reading = self.reading.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(reading, Ordering::SeqCst);
-        let found = match self.ask().await {
-            Ok(inner) => inner.t_chart(chamber, context).await,
-            Err(error) => Err(error),
-        };
-        self.reading.fetch_sub(1, Ordering::SeqCst);
-        found
+        let _reading = Reading(&self.reading);
+        self.ask().await?.t_chart(chamber, context).await
     }
 
     async fn state_at(&self, chamber: &Chamber, position: Position) -> Result<Option<StateRow>, StoreError> {

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::line::{STRATEGY, listed};
 use super::moody::Moody;
-use super::until;
+use phalanx_testkit::wait::until_async;
 
 pub(crate) const TOKEN: &str = "the token of this test";
 
@@ -88,7 +88,7 @@ impl Site {
 
 impl Served {
     pub(crate) async fn ready(self) -> Self {
-        until("it is ready", async || (self.get("/health/ready").await.0 == 200).then_some(())).await;
+        until_async("it is ready", async || (self.get("/health/ready").await.0 == 200).then_some(())).await;
         self
     }
 

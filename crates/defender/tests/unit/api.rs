@@ -1,5 +1,4 @@
 //! The HTTP API: its document, its token, its probes.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,14 +8,15 @@ use std::time::Duration;
 
 use crate::fleet::line::{at, traces};
 use crate::fleet::moody::Mood;
+use crate::fleet::options;
 use crate::fleet::served::{Site, TOKEN};
-use crate::fleet::{options, until};
 use jiff::Timestamp;
 use phalanx_defender::Metrics;
 use phalanx_defender::api::{Api, CollectorApi};
 use phalanx_defender::record::Alarm;
 use phalanx_defender::worker::Observer;
 use phalanx_service::{App, Token};
+use phalanx_testkit::wait::until_async;
 use serde_json::{Value, json};
 
 /// Every route of a defender, written down a second time: one that comes or goes is seen here.
@@ -137,7 +137,7 @@ async fn whatever_changes_something_needs_the_token_and_nothing_changes_without(
     collector.submit(&site.chamber, "run-2", at(2), &traces(600.0)).await.unwrap();
     let notify = phalanx_cluster::backend::Expect::Nothing;
     site.stores.notifications.append("dc.etch-01.A.completed", "no JSON".into(), notify).await.unwrap();
-    let letter = until("a dead letter", async || {
+    let letter = until_async("a dead letter", async || {
         let (_, list) = open.get("/api/v1/dlq").await;
         list["deadLetters"][0]["id"].as_str().map(str::to_owned)
     })
@@ -146,8 +146,10 @@ async fn whatever_changes_something_needs_the_token_and_nothing_changes_without(
     let alarm = alarms["alarms"][0]["alarmId"].as_str().unwrap().to_owned();
     // The same fleet, asked through a worker without a token.
     let shut = site.start("without", Token::none(), options(1)).await;
-    until("it stands by", async || (shut.get("/health/ready").await.1["standby"] == true).then_some(()))
-        .await;
+    until_async("it stands by", async || {
+        (shut.get("/health/ready").await.1["standby"] == true).then_some(())
+    })
+    .await;
 
     let before = everything(&site).await;
     let mut tried = 0;
@@ -204,10 +206,11 @@ async fn a_store_that_is_down_makes_it_unready_and_never_dead() {
             served.defender.collector().submit(&site.chamber, "run-1", at(1), &traces(500.0)).await;
         served.moody.be(mood);
         submitted.unwrap();
-        until("it waits", async || (served.moody.refused() > 0).then_some(())).await;
+        until_async("it waits", async || (served.moody.refused() > 0).then_some(())).await;
         assert_eq!(served.live_in(Duration::from_secs(8)), Ok(()));
         served.moody.be(Mood::Well);
-        until("it is ready again", async || (served.get("/health/ready").await.0 == 200).then_some(())).await;
+        until_async("it is ready again", async || (served.get("/health/ready").await.0 == 200).then_some(()))
+            .await;
     }
 }
 
@@ -216,7 +219,7 @@ async fn a_worker_cut_off_from_the_broker_is_degraded_unready_and_alive() {
     let site = Site::new().await;
     let served = site.start("one", Token::none(), options(1)).await.ready().await;
     served.faults.cut();
-    let ready = until("it is degraded", async || {
+    let ready = until_async("it is degraded", async || {
         let (status, ready) = served.get("/health/ready").await;
         (ready["state"] == "DEGRADED").then_some((status, ready))
     })
@@ -225,7 +228,8 @@ async fn a_worker_cut_off_from_the_broker_is_degraded_unready_and_alive() {
     assert!(ready.1["broker"] != "ok" && ready.1["store"] == "ok", "{}", ready.1);
     assert_eq!(served.get("/health/live").await.0, 200);
     served.faults.mend();
-    until("it is ready again", async || (served.get("/health/ready").await.0 == 200).then_some(())).await;
+    until_async("it is ready again", async || (served.get("/health/ready").await.0 == 200).then_some(()))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -233,7 +237,7 @@ async fn a_standby_is_ready_and_says_that_it_is_one() {
     let site = Site::new().await;
     let first = site.start("first", Token::none(), options(1)).await.ready().await;
     let second = site.start("second", Token::none(), options(1)).await;
-    let ready = until("it is ready", async || {
+    let ready = until_async("it is ready", async || {
         let (status, ready) = second.get("/health/ready").await;
         (status == 200).then_some(ready)
     })
@@ -244,7 +248,7 @@ async fn a_standby_is_ready_and_says_that_it_is_one() {
     assert!(cluster["workers"].as_array().unwrap().iter().find(is_second).is_some(), "{cluster}");
     assert!(second.get("/api/v1/status").await.1["defenderId"].is_null());
     first.defender.shutdown().await;
-    let ready = until("it takes over", async || {
+    let ready = until_async("it takes over", async || {
         let (status, ready) = second.get("/health/ready").await;
         assert_eq!(status, 200, "it stays ready while it takes over: {ready}");
         (ready["standby"] == false).then_some(ready)
@@ -278,7 +282,7 @@ async fn a_stuck_task_of_the_pipeline_is_named_and_so_is_the_event_loop() {
     assert!(stuck.contains("the event loop"), "{stuck}");
     assert_eq!(served.live_in(Duration::from_secs(8)), Ok(()));
     drop(go);
-    until("it goes on", async || (served.defender.handle().stats().processed == 1).then_some(())).await;
+    until_async("it goes on", async || (served.defender.handle().stats().processed == 1).then_some(())).await;
     let later = served.live_in(Duration::from_secs(11)).unwrap_err();
     assert!(!later.contains("pipeline"), "{later}");
 }

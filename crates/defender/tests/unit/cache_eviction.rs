@@ -1,15 +1,15 @@
 //! A cache that is too small for its chambers costs reads, never a row.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::fleet::{assert_as_recomputed, options, start, submit, until};
+use crate::fleet::{assert_as_recomputed, options, start, submit};
 use phalanx_cluster::backend::{Backend, Embedded};
 use phalanx_defender::store::{ChartStore, Sqlite};
 use phalanx_defender::weights;
 use phalanx_defender::worker::Options;
 use phalanx_fab::Fab;
+use phalanx_testkit::wait::until_async;
 
 const CHAMBERS: usize = 90;
 const RUNS: u64 = 40;
@@ -28,7 +28,8 @@ async fn chambers_that_make_room_for_others_are_read_again_and_end_with_the_same
         }
     }
     let all = RUNS * CHAMBERS as u64;
-    until("all are committed", async || (defender.handle().stats().processed >= all).then_some(())).await;
+    until_async("all are committed", async || (defender.handle().stats().processed >= all).then_some(()))
+        .await;
     let cache = defender.cache().statistics(Instant::now());
     assert!(cache.evictions > 0, "{cache:?}");
     assert!(cache.bytes <= 1_000_000, "{cache:?}");

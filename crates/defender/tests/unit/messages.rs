@@ -1,17 +1,17 @@
 //! What becomes of messages of every kind, on the embedded backend and an SQLite file.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use crate::fleet;
 use std::time::Duration;
 
-use bytes::Bytes;
 use crate::fleet::line::{Line, at, traces};
-use crate::fleet::{options, until};
+use crate::fleet::options;
+use bytes::Bytes;
 use phalanx_cluster::backend::Backend as _;
 use phalanx_defender::judge::alarm;
 use phalanx_defender::notification::Rebaseline;
 use phalanx_defender::record::{Flags, Outcome, UChart};
 use phalanx_defender::worker::Options;
+use phalanx_testkit::wait::until_async;
 
 fn outcomes(line: &[phalanx_defender::record::Context]) -> Vec<(&str, Outcome)> {
     line.iter().map(|one| (&*one.context, one.outcome)).collect()
@@ -41,7 +41,7 @@ async fn a_run_that_is_sent_again_after_the_window_is_committed_without_effect_a
     let raised = line.published_alarms().await;
     assert_eq!(raised.len(), 1, "{raised:?}");
     // The alarm that it raised is still active.
-    let again = until("the window is over", async || {
+    let again = until_async("the window is over", async || {
         let sent = line.send("run-1", 7, 500.0).await;
         (!sent.duplicate).then_some(sent)
     })
@@ -59,7 +59,7 @@ async fn a_run_that_is_sent_again_after_the_window_is_committed_without_effect_a
 async fn a_run_whose_traces_come_later_is_processed_when_they_are_there() {
     let line = Line::usual().await;
     let sequence = line.notify("run-1", 1).await;
-    until("it was tried", async || (line.defender.handle().stats().failed >= 1).then_some(())).await;
+    until_async("it was tried", async || (line.defender.handle().stats().failed >= 1).then_some(())).await;
     line.store.put_t_chart(&line.chamber, "run-1", &traces(500.0)).await.unwrap();
     line.settled(sequence).await;
     assert_eq!(outcomes(&line.contexts().await), [("run-1", Outcome::Processed)]);
@@ -257,8 +257,10 @@ async fn an_alarm_that_cannot_be_published_holds_its_chamber_back_and_is_publish
     line.settled(first.sequence).await;
     line.backend.remove_log(&settings.alarms.name).await.unwrap();
     let bad = line.send("run-2", 2, 600.0).await;
-    until("its results are written", async || (line.points("power").await.len() == 2).then_some(())).await;
-    until("it was tried again", async || (line.defender.handle().stats().received >= 3).then_some(())).await;
+    until_async("its results are written", async || (line.points("power").await.len() == 2).then_some(()))
+        .await;
+    until_async("it was tried again", async || (line.defender.handle().stats().received >= 3).then_some(()))
+        .await;
     let cursor = line.cursor().await.unwrap();
     assert_eq!(cursor["sequence"], first.sequence, "the cursor waits for the alarm");
     assert_eq!(cursor["failures"].as_u64().unwrap_or(0), 0, "that is no fault of the message");

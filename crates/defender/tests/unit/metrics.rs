@@ -1,5 +1,4 @@
 //! Every metric of the requirements: each happening is made to happen, and the value is seen to move.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -7,8 +6,8 @@ use std::time::Duration;
 
 use crate::fleet::line::{at, listed, traces};
 use crate::fleet::moody::Mood;
+use crate::fleet::options;
 use crate::fleet::served::{Served, Site};
-use crate::fleet::{options, until};
 use phalanx_cluster::DoorbellConfig;
 use phalanx_cluster::Role;
 use phalanx_cluster::backend::faults::{Fault, Op};
@@ -18,12 +17,11 @@ use phalanx_defender::notification::Notification;
 use phalanx_defender::record::{Chamber, Metadata};
 use phalanx_defender::worker::Options;
 use phalanx_service::Token;
-
-const LIST: &str = include_str!("../fixtures/metrics.toml");
+use phalanx_testkit::wait::until_async;
 
 /// An example of user code in a document, not a metric of ours.
 const NOT_OURS: &str = "parti_emergency_rebalance";
-/// Counted by the command while it cannot connect: `cli/tests/cli_defender.rs` makes it happen.
+/// Counted by the command while it cannot connect: `cli/tests/cli/defender.rs` makes it happen.
 const OF_THE_COMMAND: &str = "defender_initialization_failures_total";
 
 struct Metric {
@@ -32,24 +30,19 @@ struct Metric {
     labels: BTreeSet<String>,
 }
 
-fn list(text: &str) -> Vec<Metric> {
-    let list: toml::Table = text.parse().unwrap();
+/// Returns the metrics of the requirements.
+fn required() -> Vec<Metric> {
+    let list: toml::Table = phalanx_testkit::requirements().parse().unwrap();
     let text = |value: &toml::Value| value.as_str().unwrap().to_owned();
     let metric = |metric: &toml::Value| Metric {
         name: text(&metric["name"]),
         kind: text(&metric["type"]),
         labels: metric["labels"].as_array().unwrap().iter().map(text).collect(),
     };
-    list["metric"].as_array().unwrap().iter().map(metric).filter(|metric| metric.name != NOT_OURS).collect()
-}
-
-#[test]
-fn the_list_in_the_repository_is_that_of_the_requirements() {
-    let Some(names) = phalanx_testkit::shared("requirements/names.toml") else { return };
-    let shown = |metric: &Metric| format!("{} {} {:?}", metric.name, metric.kind, metric.labels);
-    let theirs: Vec<String> = list(&std::fs::read_to_string(names).unwrap()).iter().map(shown).collect();
-    assert_eq!(list(LIST).iter().map(shown).collect::<Vec<_>>(), theirs);
-    assert_eq!(theirs.len(), 60);
+    let ours: Vec<Metric> = list["metric"].as_array().unwrap().iter().map(metric).collect();
+    let ours: Vec<Metric> = ours.into_iter().filter(|metric| metric.name != NOT_OURS).collect();
+    assert_eq!(ours.len(), 60);
+    ours
 }
 
 /// Looks at registries all the time, and knows which series took more than one value.
@@ -104,7 +97,7 @@ async fn chambers(site: &Site) -> Vec<Chamber> {
 }
 
 async fn own_all(served: &[&Served], count: usize) {
-    until("all chambers are owned by all", async || {
+    until_async("all chambers are owned by all", async || {
         let owned: Vec<usize> = served.iter().map(|one| one.defender.handle().assignment().len()).collect();
         (owned.iter().sum::<usize>() == count && owned.iter().all(|owned| *owned > 0)).then_some(())
     })
@@ -152,13 +145,13 @@ async fn every_metric_moves_when_what_it_counts_happens() {
                 [&anna, &berta].iter().map(|one| one.defender.handle().stats().processed).sum();
             (processed >= 12 * (run as u64 + 1)).then_some(())
         };
-        until("the runs are processed", done).await;
+        until_async("the runs are processed", done).await;
     }
     let missing = Notification::new(chambers[0].clone(), "missing", at(9)).unwrap();
     let nothing = phalanx_cluster::backend::Expect::Nothing;
     let subject = format!("dc.{}.{}.completed", chambers[0].tool(), chambers[0].chamber());
     site.stores.notifications.append(&subject, missing.to_json().into(), nothing).await.unwrap();
-    until("it is given up", async || {
+    until_async("it is given up", async || {
         let dead: u64 = [&anna, &berta].iter().map(|one| one.defender.handle().stats().dead_letters).sum();
         (dead == 1).then_some(())
     })
@@ -169,8 +162,10 @@ async fn every_metric_moves_when_what_it_counts_happens() {
     for _ in 0..2 {
         berta.faults.plan(Op::Write, &id, Fault::Drop);
     }
-    until("that is seen", async || (berta.metric("defender_heartbeat_errors_total") > 0.0).then_some(()))
-        .await;
+    until_async("that is seen", async || {
+        (berta.metric("defender_heartbeat_errors_total") > 0.0).then_some(())
+    })
+    .await;
     own_all(&[&anna, &berta], 13).await;
 
     // A crash: the other one takes all. A third joins, and gets its share after a window.
@@ -186,8 +181,10 @@ async fn every_metric_moves_when_what_it_counts_happens() {
     let own = survivor.defender.handle().assignment();
     let busy = Chamber::of_partition(own.first().unwrap()).unwrap();
     let (collector, moody) = (carla.defender.collector(), &survivor.moody);
+    let received = || survivor.defender.handle().stats().received;
+    let before = received();
     collector.submit(&busy, "run-last", at(20), &traces(500.0)).await.unwrap();
-    until("it is in work", async || (moody.refused() > 0).then_some(())).await;
+    until_async("it is in progress", async || (received() > before).then_some(())).await;
     let leaving = survivor.defender.shutdown();
     let letting = async {
         survivor.defender.handle().wait_for(WorkerState::Shutdown).await;
@@ -216,7 +213,7 @@ async fn every_metric_moves_when_what_it_counts_happens() {
 
     looking.abort();
     let moved = lookout.moved();
-    let still: Vec<String> = list(LIST)
+    let still: Vec<String> = required()
         .into_iter()
         .map(|metric| metric.name)
         .filter(|name| !moved.contains(name) && name != OF_THE_COMMAND)
@@ -236,7 +233,7 @@ async fn restart_of_ten(lookout: &Lookout) {
     drop(ten);
     let one = site.start("pod-0", Token::none(), options(10)).await;
     lookout.watch(one.metrics.clone());
-    until("it recognises that", async || {
+    until_async("it recognises that", async || {
         (one.metric("defender_restart_detected_total") == 1.0).then_some(())
     })
     .await;
@@ -247,9 +244,10 @@ async fn metrics_have_their_kinds_labels_and_meanings_and_twins_agree_when_all_i
     let site = Site::new().await;
     let served = site.start("one", Token::none(), options(1)).await.ready().await;
     served.defender.collector().submit(&site.chamber, "run-1", at(1), &traces(500.0)).await.unwrap();
-    until("it is processed", async || (served.defender.handle().stats().processed == 1).then_some(())).await;
+    until_async("it is processed", async || (served.defender.handle().stats().processed == 1).then_some(()))
+        .await;
     let text = served.metrics.text();
-    for metric in list(LIST) {
+    for metric in required() {
         let Metric { name, kind, labels } = metric;
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} is no {kind}");
         assert!(text.contains(&format!("# HELP {name} ")), "{name} does not say what it means");

@@ -1,15 +1,15 @@
 //! Chambers that move between workers: what is stored is what one worker would have stored.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::fleet::{assert_as_recomputed, options, start, submit, until};
+use crate::fleet::{assert_as_recomputed, options, start, submit};
 use phalanx_cluster::backend::{Backend, Embedded};
 use phalanx_defender::store::{ChartStore, Sqlite};
 use phalanx_defender::weights;
 use phalanx_defender::worker::Defender;
 use phalanx_fab::{BASELINE, Fab};
+use phalanx_testkit::wait::until_async;
 
 const CHAMBERS: usize = 8;
 
@@ -22,12 +22,12 @@ async fn send(fab: &Fab, workers: &[&Defender], runs: std::ops::Range<u64>) {
             submit(workers[0], fab, number, run).await;
         }
     }
-    until("all are committed", async || (processed() >= before + expected).then_some(())).await;
+    until_async("all are committed", async || (processed() >= before + expected).then_some(())).await;
 }
 
 /// Waits until a worker has that many chambers, and remembers no other.
 async fn serves(worker: &Defender, chambers: impl Fn(usize) -> bool) -> usize {
-    until("it serves its part", async || {
+    until_async("it serves its part", async || {
         let owned = worker.handle().assignment().len();
         let known = worker.cache().statistics(Instant::now()).chambers as usize;
         (chambers(owned) && known <= owned).then_some(owned)

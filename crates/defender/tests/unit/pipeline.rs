@@ -1,16 +1,16 @@
 //! From a run of the simulated fab to rows and alarms, on the embedded backend and an SQLite file.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fleet::{assert_as_recomputed, chamber, options, start, strategy, submit, until};
+use crate::fleet::{assert_as_recomputed, chamber, options, start, strategy, submit};
 use phalanx_cluster::backend::{Backend, Embedded};
 use phalanx_defender::record::Outcome;
 use phalanx_defender::store::{ChartStore, Sqlite};
 use phalanx_defender::weights;
 use phalanx_defender::worker::Defender;
 use phalanx_fab::Fab;
+use phalanx_testkit::wait::until_async;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_become_the_rows_and_alarms_that_a_recomputation_gives() {
@@ -26,7 +26,8 @@ async fn runs_become_the_rows_and_alarms_that_a_recomputation_gives() {
             submit(&defender, &fab, number, run).await;
         }
     }
-    until("all are committed", async || (defender.handle().stats().processed >= 400).then_some(())).await;
+    until_async("all are committed", async || (defender.handle().stats().processed >= 400).then_some(()))
+        .await;
     for number in 0..8 {
         assert_as_recomputed(&*store, &fab, number, 50).await;
         let contexts = store.contexts(&chamber(&fab, number), None, 100).await.unwrap();
@@ -52,7 +53,7 @@ async fn a_start_that_failed_is_tried_again_and_counts_where_it_is_read() {
     store.put_metadata(&weights::import(&fab.chambers_csv(), jiff::Timestamp::now()).unwrap()).await.unwrap();
     let defender = start(&backend, &store, good).await;
     submit(&defender, &fab, 0, 0).await;
-    until("it is committed", async || (defender.handle().stats().processed == 1).then_some(())).await;
+    until_async("it is committed", async || (defender.handle().stats().processed == 1).then_some(())).await;
     let text = defender.handle().metrics().text();
     assert!(text.contains("defender_contexts_total{outcome=\"processed\"} 1"), "{text}");
 }

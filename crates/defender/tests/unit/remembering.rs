@@ -1,5 +1,4 @@
 //! What a chamber's charts remember is gone, damaged, or of a newer program; and a store that does not answer.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

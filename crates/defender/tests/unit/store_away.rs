@@ -1,13 +1,13 @@
 //! A chart store that stops answering while messages come, and the limits of what runs at once and for how long.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::time::Duration;
 
 use crate::fleet::line::{Line, at, listed, traces};
 use crate::fleet::moody::Mood;
-use crate::fleet::{options, until};
+use crate::fleet::options;
 use phalanx_defender::record::{Chamber, Outcome};
 use phalanx_defender::weights::announce_import;
+use phalanx_testkit::wait::until_async;
 
 #[tokio::test]
 async fn while_the_store_is_away_messages_wait_without_counting_and_flow_when_it_is_back() {
@@ -21,7 +21,7 @@ async fn while_the_store_is_away_messages_wait_without_counting_and_flow_when_it
             last = line.send(&format!("run-{run}"), run, 500.0).await.sequence;
         }
         let asked = if mood == Mood::Away { 6 } else { 1 };
-        until("it was asked", async || (line.moody.refused() >= asked).then_some(())).await;
+        until_async("it was asked", async || (line.moody.refused() >= asked).then_some(())).await;
         let cursor = line.cursor().await.unwrap();
         assert_eq!(cursor["sequence"], first.sequence, "{mood:?}: nothing is committed meanwhile");
         assert_eq!(cursor["failures"].as_u64().unwrap_or(0), 0, "{mood:?}: waiting is no attempt");
@@ -45,7 +45,13 @@ async fn no_more_messages_run_at_once_than_are_allowed() {
         (0..8).map(|number| Chamber::new("etch-02", &format!("C{number}")).unwrap()).collect();
     line.store.put_metadata(&chambers.iter().map(listed).collect::<Vec<_>>()).await.unwrap();
     announce_import(&*line.stores.assignments, "test").await.unwrap();
-    until("all are served", async || (line.defender.handle().assignment().len() == 9).then_some(())).await;
+    until_async("all are served", async || (line.defender.handle().assignment().len() == 9).then_some(()))
+        .await;
+    // A new cursor needs the store once, too.
+    until_async("all have cursors", async || {
+        (line.stores.cursors.keys().await.unwrap().len() == 9).then_some(())
+    })
+    .await;
     line.moody.be(Mood::Silent);
     for chamber in &chambers {
         for run in 0..3 {
@@ -53,10 +59,10 @@ async fn no_more_messages_run_at_once_than_are_allowed() {
             line.defender.collector().submit(chamber, &context, at(run), &traces(500.0)).await.unwrap();
         }
     }
-    until("three run", async || (line.moody.reading().0 == 3).then_some(())).await;
+    until_async("three run", async || (line.moody.reading().0 == 3).then_some(())).await;
     line.moody.be(Mood::Well);
     let processed = async || (line.defender.handle().stats().processed == 24).then_some(());
-    until("all are processed", processed).await;
+    until_async("all are processed", processed).await;
     assert_eq!(line.moody.reading(), (0, 3));
 }
 

@@ -1,5 +1,4 @@
 //! The chart store in an SQLite file: the facts of every store, and what only a file can do.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::fs;
 use std::ops::Deref;

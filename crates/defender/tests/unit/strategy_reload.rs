@@ -1,10 +1,10 @@
 //! A strategy file that changes while a defender runs.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::fs;
 
 use crate::fleet::line::{Line, STRATEGY};
-use crate::fleet::{options, until};
+use crate::fleet::options;
+use phalanx_testkit::wait::until_async;
 
 fn counted(line: &Line, name: &str) -> u64 {
     let families = line.defender.handle().metrics().registry().gather();
@@ -24,16 +24,18 @@ async fn a_changed_file_is_in_force_for_the_next_run_and_a_bad_one_is_refused_an
     line.settled(first.sequence).await;
 
     fs::write(&file, STRATEGY.replace("mean(RF_POWER)", "mean(RF_POWER")).unwrap();
-    until("it is refused", async || (line.defender.strategy().refused() == 1).then_some(())).await;
-    until("it is told", async || line.told.problem_with("strategy.toml is refused: ").then_some(())).await;
+    until_async("it is refused", async || (line.defender.strategy().refused() == 1).then_some(())).await;
+    until_async("it is told", async || line.told.problem_with("strategy.toml is refused: ").then_some(()))
+        .await;
     let second = line.send("run-2", 2, 510.0).await;
     line.settled(second.sequence).await;
 
     fs::remove_file(&file).unwrap();
-    until("it is told", async || line.told.problem_with("strategy.toml cannot be read").then_some(())).await;
+    until_async("it is told", async || line.told.problem_with("strategy.toml cannot be read").then_some(()))
+        .await;
 
     fs::write(&file, STRATEGY.replace("ucl = 520", "ucl = 505")).unwrap();
-    until("it is loaded", async || (line.defender.strategy().loaded() == 1).then_some(())).await;
+    until_async("it is loaded", async || (line.defender.strategy().loaded() == 1).then_some(())).await;
     let third = line.send("run-3", 3, 510.0).await;
     line.settled(third.sequence).await;
 

@@ -1,5 +1,4 @@
 //! The same message processed by two workers leaves the rows of one: on an SQLite file.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::sync::Arc;
 

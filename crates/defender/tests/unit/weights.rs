@@ -1,5 +1,4 @@
 //! An import of chambers reaches the leader.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Whether what clients saw of one election could have come from a single lease that one hand keeps.
 //!
 //! A search over the orders in which the operations may have happened (Wing and Gong): each between its call and its answer,
-//! one without an answer at any time after its call or never. It knows nothing of the agent but what a lease is: it has one
+//! one without an answer at any time after its call or never. A call that asks several nodes may be granted a lease whose
+//! answer it never gets, and another one after the first has expired. The search knows nothing of the agent but what a lease is: it has one
 //! holder, its epochs grow, and it is over by itself only when its term has passed since the call that began it.
 
 use std::collections::HashSet;
@@ -19,7 +20,7 @@ pub(crate) enum Act {
     Granted(Who, u64),
     /// Somebody else had it.
     Taken(Who, u64),
-    /// Nobody knows whether it was granted.
+    /// The lease may have been granted, at any time from the call to the answer.
     MaybeGranted(Who),
     /// The lease of this epoch was kept.
     Kept(Who, u64),
@@ -54,7 +55,8 @@ struct State {
 
 /// Looks for an order that explains the history; the error is the operation that no order got past.
 pub(crate) fn check(term: Time, history: &[Op]) -> Result<(), Op> {
-    let mut known: Vec<Op> = history.iter().filter(|op| op.answered.is_some()).copied().collect();
+    let is_optional = |op: &&Op| op.answered.is_none() || matches!(op.act, Act::MaybeGranted(_));
+    let mut known: Vec<Op> = history.iter().filter(|op| !is_optional(op)).copied().collect();
     known.sort_by_key(|op| op.called);
     let granted: HashSet<(Who, u64)> = known
         .iter()
@@ -75,14 +77,15 @@ pub(crate) fn check(term: Time, history: &[Op]) -> Result<(), Op> {
         .collect();
     unexplained.sort_unstable_by_key(|(_, epoch)| *epoch);
     unexplained.dedup();
-    let open: Vec<Op> = history.iter().filter(|op| op.answered.is_none()).copied().collect();
-    Search { term, known: &known, open: &open, unexplained: &unexplained }.run()
+    let optional: Vec<Op> = history.iter().filter(is_optional).copied().collect();
+    Search { term, known: &known, optional: &optional, unexplained: &unexplained }.run()
 }
 
 struct Search<'a> {
     term: Time,
     known: &'a [Op],
-    open: &'a [Op],
+    /// Operations that may have had no effect.
+    optional: &'a [Op],
     unexplained: &'a [(Who, u64)],
 }
 
@@ -93,7 +96,7 @@ struct Step {
     first: usize,
     /// And these after it.
     ahead: Vec<usize>,
-    /// Of those without an answer.
+    /// Of the optional ones.
     used: Vec<usize>,
     state: State,
 }
@@ -112,7 +115,7 @@ impl Search<'_> {
                 continue;
             }
             // The last pushed is tried first: what was answered before what was not.
-            self.place_open(&step, &mut stack);
+            self.place_optional(&step, &mut stack);
             self.place_known(&step, &mut stack);
         }
         Err(self.known[furthest])
@@ -152,10 +155,14 @@ impl Search<'_> {
         }
     }
 
-    fn place_open(&self, step: &Step, stack: &mut Vec<Step>) {
+    fn place_optional(&self, step: &Step, stack: &mut Vec<Step>) {
         let limit = self.limit(step);
-        for (index, op) in self.open.iter().enumerate() {
-            if op.called > limit || step.used.contains(&index) {
+        // Everything that is placed has happened after this call.
+        let last = step.ahead.last().copied().or(step.first.checked_sub(1));
+        let newest_call = last.map_or(0, |index| self.known[index].called);
+        for (index, op) in self.optional.iter().enumerate() {
+            let is_over = op.answered.is_some_and(|answered| answered < newest_call);
+            if op.called > limit || is_over || step.used.contains(&index) {
                 continue;
             }
             let outcomes: Vec<Act> = match op.act {

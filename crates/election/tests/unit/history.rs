@@ -51,6 +51,18 @@ fn what_was_not_answered_may_have_happened_late_or_never() {
 }
 
 #[test]
+fn a_call_that_asks_again_may_be_granted_a_lease_that_expires_before_its_answer() {
+    let seen = op(100, 110, Act::SawLeader(1, 1));
+    let granted = |answered| [op(0, answered, Act::MaybeGranted(1)), op(0, answered, Act::Granted(1, 2))];
+    let [besides, answer] = granted(1500);
+    accepted(&[besides, answer, seen]);
+    refused(&[answer, seen], seen.act);
+    // It happens before the answer, not after it.
+    let [besides, answer] = granted(50);
+    refused(&[besides, answer, seen], seen.act);
+}
+
+#[test]
 fn two_at_once_are_refused() {
     refused(&[op(0, 10, Act::Granted(1, 1)), op(20, 30, Act::Granted(2, 2))], Act::Granted(2, 2));
 }

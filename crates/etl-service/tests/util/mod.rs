@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mirror::{Answer, Mirror};
 use phalanx_etl::core::timetable::Plan;
@@ -20,19 +20,6 @@ use phalanx_service::Token;
 use serde_json::Value;
 
 pub(crate) const TOKEN: &str = "secret";
-
-/// Asks until there is an answer, for half a minute.
-#[track_caller]
-pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "{what}: not within 30 s");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// What a service is started with.
 pub(crate) struct Setup {

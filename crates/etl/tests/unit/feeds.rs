@@ -3,11 +3,11 @@
 use crate::util;
 use std::fs;
 
+use crate::util::load;
 use phalanx_etl::engine::Summary;
 use phalanx_etl::store::Reader;
 use phalanx_testkit::shared;
 use serde_json::Value;
-use crate::util::load;
 
 #[track_caller]
 fn assert_adds_up(summary: &Summary, read: i64, outcome: &str) {

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::util::{Answer, Mirror, cve, options, page, page_of, run, run_with};
 use phalanx_etl::core::EventKind;
 use phalanx_etl::engine::{Command, Engine, ProviderConfig, Summary};
 use phalanx_etl::store::Reader;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use crate::util::{Answer, Mirror, cve, options, page, page_of, run, run_with};
 
 fn records(count: usize) -> Vec<Value> {
     (0..count).map(cve).collect()

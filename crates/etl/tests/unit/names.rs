@@ -12,14 +12,13 @@ use phalanx_etl::source::Source;
 use phalanx_etl::store::Reader;
 use phalanx_etl::{MacroState, ProviderState, Urn};
 use phalanx_fsm::State;
-use phalanx_testkit::shared;
+use phalanx_testkit::requirements;
 use serde_json::Value;
 use toml::Table;
 
 /// The entries of one kind that stand in the document of the engine.
-fn entries(kind: &str) -> Option<Vec<Table>> {
-    let file = shared("requirements/names.toml")?;
-    let names: Table = fs::read_to_string(file).expect("a readable list").parse().expect("TOML");
+fn entries(kind: &str) -> Vec<Table> {
+    let names: Table = requirements().parse().expect("TOML");
     let of_the_engine = |entry: &&Table| {
         entry["doc"].as_array().is_some_and(|doc| doc.iter().any(|one| text(one) == "provider-fsm-lifecycle"))
     };
@@ -27,7 +26,7 @@ fn entries(kind: &str) -> Option<Vec<Table>> {
     let found: Vec<_> =
         all.iter().filter_map(|entry| entry.as_table()).filter(of_the_engine).cloned().collect();
     assert!(!found.is_empty(), "the list names no {kind} of the engine");
-    Some(found)
+    found
 }
 
 fn text(value: &toml::Value) -> &str {
@@ -44,7 +43,7 @@ fn transitions<S: State>() -> BTreeSet<(String, String)> {
 
 #[test]
 fn states_are_those_of_the_list() {
-    let Some(entries) = entries("state") else { return };
+    let entries = entries("state");
     let listed = |machine: &str| -> BTreeSet<String> {
         let of = entries.iter().filter(|entry| text(&entry["machine"]) == machine);
         of.map(|entry| text(&entry["name"]).to_owned()).collect()
@@ -68,7 +67,7 @@ fn is_terminal<S: State>(name: &str) -> bool {
 
 #[test]
 fn transitions_are_those_of_the_list() {
-    let Some(entries) = entries("transition") else { return };
+    let entries = entries("transition");
     let listed = |machine: &str| -> BTreeSet<(String, String)> {
         let of = entries.iter().filter(|entry| text(&entry["machine"]) == machine);
         of.map(|entry| (text(&entry["from"]).to_owned(), text(&entry["to"]).to_owned()))
@@ -81,7 +80,7 @@ fn transitions_are_those_of_the_list() {
 
 #[test]
 fn events_are_those_of_the_list() {
-    let Some(entries) = entries("event") else { return };
+    let entries = entries("event");
     let listed: Vec<_> = entries.iter().map(|entry| text(&entry["name"])).collect();
     let ours: Vec<_> = EventKind::ALL.iter().map(|kind| kind.name()).collect();
     assert_eq!(ours, listed);
@@ -89,7 +88,7 @@ fn events_are_those_of_the_list() {
 
 #[test]
 fn the_configuration_has_the_fields_and_defaults_of_the_list() {
-    let Some(entries) = entries("config") else { return };
+    let entries = entries("config");
     let ProviderConfig {
         id,
         provider_type,
@@ -118,7 +117,7 @@ fn the_configuration_has_the_fields_and_defaults_of_the_list() {
 
 #[test]
 fn statistics_and_checkpoints_have_the_names_of_the_list() {
-    let (Some(statistics), Some(shapes)) = (entries("statistic"), entries("json")) else { return };
+    let (statistics, shapes) = (entries("statistic"), entries("json"));
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("asvs.csv");
     fs::write(
@@ -155,7 +154,7 @@ fn statistics_and_checkpoints_have_the_names_of_the_list() {
 
 #[test]
 fn recovery_knows_every_saved_state_of_the_list() {
-    let Some(entries) = entries("recovery") else { return };
+    let entries = entries("recovery");
     for entry in entries {
         let saved = ProviderState::from_name(text(&entry["saved_state"])).expect("a state");
         let action = text(&entry["action"]);
@@ -169,7 +168,7 @@ fn recovery_knows_every_saved_state_of_the_list() {
 
 #[test]
 fn the_urns_of_the_list_can_be_read() {
-    let Some(entries) = entries("urn") else { return };
+    let entries = entries("urn");
     for entry in entries {
         let example = text(&entry["example"]);
         let urn: Urn = example.parse().unwrap_or_else(|error| panic!("{example}: {error}"));

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::util::load;
 use phalanx_etl::engine::Summary;
 use phalanx_etl::store::{Goal, Holding, Query, Reader, RecordView};
 use phalanx_etl::{Urn, providers};
 use phalanx_testkit::shared;
-use crate::util::load;
 
 const FIVE: [&str; 5] = ["attack", "capec", "cce", "cwe", "ssg"];
 
@@ -278,7 +278,7 @@ fn the_real_catalogues_have_the_counts_their_publishers_say() {
         assert_eq!(run.outcome.as_deref(), Some(outcome), "{run:?}");
         let again = load(&db, id, &feeds.join(id));
         assert_eq!((again.runs[0].stored, again.runs[0].unchanged), (0, run.stored), "{id} changes nothing");
-        println!("measured: {:?}", holding(&db, id));
+        println!("{:?}", holding(&db, id));
     }
     assert_counts(&db, "cwe", &[("weakness", 873), ("category", 420), ("view", 58)]);
     assert_counts(

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::util::stream::Stream;
 use phalanx_etl::core::EventKind;
 use phalanx_etl::engine::{Engine, Options, Progress, ProviderConfig};
 use phalanx_etl::store::Reader;
-use crate::util::stream::Stream;
 
 /// An engine whose store takes as many microseconds per record as the counter says, and looks at its load often.
 fn options(db: &Path, providers: Vec<ProviderConfig>, micros: &Arc<AtomicU64>) -> Options {

@@ -1,8 +1,8 @@
 //! Every rule of §12.0, one by one: what breaks it is refused, with the right kind, at the right byte; what the rules
 //! allow is read.
 
-use ErrorKind::{Corrupt, TooLarge, Truncated, Unsupported};
 use crate::common::{decode_all, fixtures};
+use ErrorKind::{Corrupt, TooLarge, Truncated, Unsupported};
 use phalanx_mebo::{ErrorKind, Limits, ReadOptions, Section};
 
 fn fixture(name: &str) -> Vec<u8> {

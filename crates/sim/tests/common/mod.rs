@@ -65,7 +65,7 @@ pub fn needs(guard: Guard, schedule: impl Fn(Option<Guard>) -> Vec<String>) {
     assert!(with.is_empty(), "with every rule: {with:#?}");
     let without = schedule(Some(guard));
     assert!(!without.is_empty(), "without {guard:?} nothing breaks");
-    println!("measured: without {guard:?}: {}", without[0]);
+    println!("without {guard:?}: {}", without[0]);
 }
 
 /// A map as the scenarios state it: second, version, lifecycle, workers, chambers moved.

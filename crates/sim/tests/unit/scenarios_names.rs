@@ -1,6 +1,6 @@
 //! Every scenario that the requirements name has its test, and the test is there.
 
-use phalanx_testkit::shared;
+use phalanx_testkit::requirements;
 
 const DOCUMENTS: &str = include_str!("scenarios_documents.rs");
 const CRASH: &str = include_str!("scenarios_crash.rs");
@@ -70,9 +70,7 @@ fn every_test_that_stands_for_a_scenario_is_there() {
 
 #[test]
 fn every_scenario_of_the_requirements_has_its_test() {
-    let Some(names) = shared("requirements/names.toml") else { return };
-    let names = std::fs::read_to_string(names).expect("names.toml");
-    let blocks = names.split("[[scenario]]").skip(1);
+    let blocks = requirements().split("[[scenario]]").skip(1);
     let ids: Vec<&str> = blocks
         .map(|block| {
             let line = block.lines().find_map(|line| line.strip_prefix("id = ")).expect("an id");

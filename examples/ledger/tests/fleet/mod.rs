@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use phalanx_cluster::backend::{Backend, Expect, Kv, Log, WatchEvent};
+use phalanx_cluster::backend::{Backend, Entry, Expect, Kv, Log, Watch, WatchEvent};
+use phalanx_cluster::core::types::Revision;
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_ledger::{now_ns, settings};
 use phalanx_testkit::process::{Lifetime, Process, bound_to_parent};
 
 pub(crate) const SECOND: u128 = 1_000_000_000;
+
+/// Held exclusively by tests that need the whole machine: they measure promises, or run very many partitions.
+pub(crate) static MACHINE: tokio::sync::RwLock<()> = tokio::sync::RwLock::const_new(());
 
 /// How workers are started.
 #[derive(Clone)]
@@ -80,21 +84,6 @@ pub(crate) async fn connect(url: &str, replicas: usize) -> Nats {
     Nats::connect(&Config { replicas, ..Config::new(url) }).await.unwrap()
 }
 
-/// Asks until there is an answer, or the time is out.
-pub(crate) async fn until<T>(what: &str, limit: u64, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(limit), asking)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: not within {limit} s"))
-}
-
 /// Messages by id: part, seq, and when they were published.
 type Messages = BTreeMap<String, (usize, u64, u128)>;
 
@@ -130,39 +119,30 @@ pub(crate) struct CursorValue {
     pub(crate) stored_at: u64,
 }
 
-/// Every value of every cursor that the bucket holds, by revision.
-pub(crate) async fn cursor_history(nats: &Nats, history: u8) -> BTreeMap<usize, Vec<CursorValue>> {
-    let bucket = nats.bucket(&settings(history).cursors).await.unwrap();
+/// Returns every value of every cursor that the bucket holds, in the order of revisions.
+pub(crate) async fn cursor_history(nats: &Nats, size: u8) -> BTreeMap<usize, Vec<CursorValue>> {
+    let bucket = nats.bucket(&settings(size).cursors).await.unwrap();
     let mut found: BTreeMap<usize, Vec<CursorValue>> = BTreeMap::new();
-    let mut watch = bucket.watch_after(phalanx_cluster::core::types::Revision(1)).await.unwrap();
-    let first = first_values(&*bucket).await;
-    while let Some(event) = watch.next().await {
-        match event {
-            WatchEvent::Put(entry) => {
-                found
-                    .entry(entry.key.parse().unwrap())
-                    .or_default()
-                    .push(cursor(&entry.value, entry.stored_at));
-            }
-            WatchEvent::Current => break,
-            _ => {}
-        }
-    }
-    // Revision 1 itself is not after revision 1.
-    for (part, value) in first {
-        found.entry(part).or_insert_with(|| vec![value]);
+    for entry in history(&*bucket).await {
+        let values = found.entry(entry.key.parse().unwrap()).or_default();
+        values.push(cursor(&entry.value, entry.stored_at));
     }
     found
 }
 
-async fn first_values(bucket: &dyn Kv) -> Vec<(usize, CursorValue)> {
-    let mut watch = bucket.watch().await.unwrap();
+/// Returns every value that the bucket holds, in the order of revisions.
+pub(crate) async fn history(bucket: &dyn Kv) -> Vec<Entry> {
+    // A watch after revision 0 starts with the newest value of each key, so revision 1 is read separately.
+    let newest = values(bucket.watch().await.unwrap()).await;
+    let later = values(bucket.watch_after(Revision(1)).await.unwrap()).await;
+    newest.into_iter().filter(|entry| entry.revision == Revision(1)).chain(later).collect()
+}
+
+async fn values(mut watch: Watch) -> Vec<Entry> {
     let mut values = Vec::new();
     while let Some(event) = watch.next().await {
         match event {
-            WatchEvent::Put(entry) => {
-                values.push((entry.key.parse().unwrap(), cursor(&entry.value, entry.stored_at)));
-            }
+            WatchEvent::Put(entry) => values.push(entry),
             WatchEvent::Current => break,
             _ => {}
         }

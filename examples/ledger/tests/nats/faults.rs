@@ -1,7 +1,6 @@
 //! Ten workers as processes, three NATS nodes, a publisher that never stops, and everything that can befall them.
 //!
 //! The checker knows only what the handlers wrote, what the cursor bucket holds, and what was done to whom and when.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::fleet::{
-    CursorValue, Fleet, Member, Published, Run, SECOND, commits, connect, cursor_history, map, owners, runs,
-    until,
+    CursorValue, Fleet, MACHINE, Member, Published, Run, SECOND, commits, connect, cursor_history, map,
+    owners, runs,
 };
 use phalanx_cluster::backend::{Backend as _, Log};
 use phalanx_cluster_nats::Nats;
 use phalanx_ledger::{now_ns, settings};
 use phalanx_testkit::nats::Cluster;
+use phalanx_testkit::wait::until_async;
 
 const PARTS: usize = 500;
 const WORKERS: usize = 10;
@@ -94,7 +94,7 @@ impl Trial {
     /// Waits until the map is for exactly so many workers and has not changed for a while.
     async fn steady(&self, workers: usize) -> u64 {
         let mut since: Option<(u64, Instant)> = None;
-        until("a steady map", 90, async || {
+        until_async("a steady map", async || {
             let (version, owned) = map(&self.nats).await?;
             if owners(&owned).len() != workers {
                 return None;
@@ -111,6 +111,7 @@ impl Trial {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_workers_lose_nothing_double_nothing_and_keep_the_order_whatever_befalls_them() {
+    let _machine = MACHINE.write().await;
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(now_ns() as u64 | 1);
     println!("measured: seed {seed}");
     let mut servers = Cluster::start().unwrap();
@@ -192,7 +193,7 @@ async fn ten_workers_lose_nothing_double_nothing_and_keep_the_order_whatever_bef
         until: now_ns(),
         parts: BTreeSet::new(),
     });
-    until("it has its id again", 30, async || trial.members.last().and_then(Member::id)).await;
+    until_async("it has its id again", async || trial.members.last().and_then(Member::id)).await;
     pause(3).await;
     let at = now_ns();
     let old: Vec<Member> = std::mem::take(&mut trial.members);
@@ -223,7 +224,7 @@ async fn ten_workers_lose_nothing_double_nothing_and_keep_the_order_whatever_bef
     stop.store(true, Ordering::Relaxed);
     publishing.await.unwrap();
     let total = published.len();
-    until("everything is committed", 60, async || {
+    until_async("everything is committed", async || {
         let cursors = cursor_history(&nats, HISTORY).await;
         (cursors.values().map(|values| commits(values).len()).sum::<usize>() >= total).then_some(())
     })
@@ -236,7 +237,7 @@ async fn ten_workers_lose_nothing_double_nothing_and_keep_the_order_whatever_bef
 }
 
 async fn open_log(nats: &Nats) -> Arc<dyn Log> {
-    until("the stream", 60, async || nats.log(&settings(HISTORY).notifications).await.ok()).await
+    until_async("the stream", async || nats.log(&settings(HISTORY).notifications).await.ok()).await
 }
 
 async fn publish(log: Arc<dyn Log>, published: Published, stop: Arc<AtomicBool>, seed: u64) {
@@ -253,7 +254,7 @@ async fn publish(log: Arc<dyn Log>, published: Published, stop: Arc<AtomicBool>,
 
 /// The node that leads the stream `WORK`, by what the nodes say of themselves.
 async fn stream_leader(servers: &Cluster, nats: &Nats) -> String {
-    until("the stream has a leader", 30, async || {
+    until_async("the stream has a leader", async || {
         nats.leader_of("WORK").await.ok().flatten().filter(|_| servers.urls().len() > 1)
     })
     .await

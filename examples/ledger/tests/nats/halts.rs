@@ -1,15 +1,16 @@
 //! A worker stands still at the worst moment, another goes on, and what the first does when it wakes changes nothing.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::fleet::{Fleet, Member, Published, commits, connect, cursor_history, map, owners, runs, until};
-use phalanx_cluster::backend::{Backend as _, WatchEvent};
-use phalanx_cluster::core::types::Revision;
+use crate::fleet::{
+    Fleet, MACHINE, Member, Published, commits, connect, cursor_history, history, map, owners, runs,
+};
+use phalanx_cluster::backend::Backend as _;
 use phalanx_cluster_nats::Nats;
 use phalanx_ledger::settings;
 use phalanx_testkit::nats::Server;
+use phalanx_testkit::wait::until_async;
 
 fn fleet(server: &Server, dir: &Path, halt: (&str, &str), size: usize) -> Fleet {
     let mark = dir.join("halted").to_string_lossy().into_owned();
@@ -32,17 +33,18 @@ fn stands_still(member: &Member) -> bool {
 }
 
 async fn halted(members: &[Member]) -> usize {
-    until("one stands still", 40, async || members.iter().position(stands_still)).await
+    until_async("one stands still", async || members.iter().position(stands_still)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_stood_still_between_its_results_and_the_commit_cannot_commit_any_more() {
+    let _machine = MACHINE.read().await;
     let server = Server::start().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let fleet = fleet(&server, dir.path(), ("HALT_ON", "0-5"), 2);
     let members: Vec<Member> = ["anna", "berta"].iter().map(|name| fleet.start(name)).collect();
     let nats = connect(&server.url(), 1).await;
-    until("a map for two", 60, async || map(&nats).await.filter(|(_, map)| owners(map).len() == 2)).await;
+    until_async("a map for two", async || map(&nats).await.filter(|(_, map)| owners(map).len() == 2)).await;
     let log = nats.log(&settings(64).notifications).await.unwrap();
     let published = Published::default();
     for seq in 0..10 {
@@ -57,19 +59,19 @@ async fn a_worker_that_stood_still_between_its_results_and_the_commit_cannot_com
         let values = cursor_history(&nats, 64).await.remove(&0)?;
         (commits(&values).len() == 10).then_some(values)
     };
-    let before = until("the successor commits all", 40, all_committed).await;
+    let before = until_async("the successor commits all", all_committed).await;
     assert!(ended(&members[1 - sleeper].name), "the successor processed it again");
     members[sleeper].process.resume();
     for seq in 10..20 {
         published.publish(&log, 0, seq).await;
         published.publish(&log, 1, seq).await;
     }
-    until("it serves again", 60, async || {
+    until_async("it serves again", async || {
         let (_, map) = map(&nats).await?;
         (owners(&map).len() == 2 && owners(&map).contains(&members[sleeper].id()?)).then_some(())
     })
     .await;
-    let values = until("the rest is committed", 40, async || {
+    let values = until_async("the rest is committed", async || {
         let values = cursor_history(&nats, 64).await.remove(&0)?;
         (commits(&values).len() >= 20).then_some(values)
     })
@@ -87,46 +89,42 @@ async fn a_worker_that_stood_still_between_its_results_and_the_commit_cannot_com
 /// Every map that the bucket still holds: version, epoch, owners as text.
 async fn maps(nats: &Nats) -> Vec<(u64, u64, String)> {
     let bucket = nats.bucket(&settings(64).assignments).await.unwrap();
-    let mut watch = bucket.watch_after(Revision(1)).await.unwrap();
-    let mut maps = Vec::new();
-    while let Some(event) = watch.next().await {
-        match event {
-            WatchEvent::Put(entry) if entry.key == "current" => {
-                let json: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
-                let number = |name: &str| json[name].as_u64().unwrap();
-                maps.push((number("version"), number("leaderEpoch"), json["assignments"].to_string()));
-            }
-            WatchEvent::Current => break,
-            _ => {}
-        }
-    }
-    maps
+    let maps = history(&*bucket).await.into_iter().filter(|entry| entry.key == "current");
+    maps.map(|entry| {
+        let json: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
+        let number = |name: &str| json[name].as_u64().unwrap();
+        (number("version"), number("leaderEpoch"), json["assignments"].to_string())
+    })
+    .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_stood_still_between_computing_and_publishing_publishes_nothing() {
+    let _machine = MACHINE.read().await;
     let server = Server::start().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let fleet = fleet(&server, dir.path(), ("HALT_BEFORE_MAP", "2"), 4);
     let mut members: Vec<Member> =
         ["anna", "berta", "clara", "dora"].iter().map(|name| fleet.start(name)).collect();
     let nats = connect(&server.url(), 1).await;
-    until("a map for four", 60, async || map(&nats).await.filter(|(_, map)| owners(map).len() == 4)).await;
+    until_async("a map for four", async || map(&nats).await.filter(|(_, map)| owners(map).len() == 4)).await;
     let old_epoch = maps(&nats).await.last().unwrap().1;
     let victim = members.iter().position(|member| !member.leads()).unwrap();
     members[victim].process.kill();
     members.remove(victim);
     let sleeper = halted(&members).await;
     assert!(members[sleeper].leads(), "the one that stands still leads");
-    until("another publishes version 2", 40, async || map(&nats).await.filter(|(version, _)| *version >= 2))
-        .await;
-    until("another leads", 20, async || {
+    until_async("another publishes version 2", async || {
+        map(&nats).await.filter(|(version, _)| *version >= 2)
+    })
+    .await;
+    until_async("another leads", async || {
         members.iter().enumerate().any(|(n, member)| n != sleeper && member.leads()).then_some(())
     })
     .await;
     members[sleeper].process.resume();
-    until("the old leader has noticed", 40, async || (!members[sleeper].leads()).then_some(())).await;
-    until("it is given partitions again", 60, async || {
+    until_async("the old leader has noticed", async || (!members[sleeper].leads()).then_some(())).await;
+    until_async("it is given partitions again", async || {
         let (_, map) = map(&nats).await?;
         (owners(&map).len() == 3 && owners(&map).contains(&members[sleeper].id()?)).then_some(())
     })

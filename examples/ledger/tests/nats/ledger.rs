@@ -1,16 +1,17 @@
 //! The ledger on a real server: three workers, a crash, a restart, and books that balance.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::collections::BTreeSet;
 
-use crate::fleet::{Fleet, Member, Published, commits, connect, cursor_history, map, owners, runs, until};
+use crate::fleet::{Fleet, MACHINE, Member, Published, commits, connect, cursor_history, map, owners, runs};
 use phalanx_cluster::backend::Backend as _;
 use phalanx_ledger::settings;
 use phalanx_testkit::nats::Server;
+use phalanx_testkit::wait::until_async;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_workers_share_the_work_and_one_that_is_killed_loses_nothing() {
+    let _machine = MACHINE.read().await;
     let server = Server::start().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let fleet = Fleet {
@@ -25,7 +26,7 @@ async fn three_workers_share_the_work_and_one_that_is_killed_loses_nothing() {
     };
     let mut members: Vec<Member> = ["anna", "berta", "clara"].iter().map(|name| fleet.start(name)).collect();
     let nats = connect(&server.url(), 1).await;
-    until("a map for three", 60, async || map(&nats).await.filter(|(_, map)| owners(map).len() == 3)).await;
+    until_async("a map for three", async || map(&nats).await.filter(|(_, map)| owners(map).len() == 3)).await;
     let log = nats.log(&settings(64).notifications).await.unwrap();
     let published = Published::default();
     for n in 0..300 {
@@ -41,7 +42,7 @@ async fn three_workers_share_the_work_and_one_that_is_killed_loses_nothing() {
         let count: usize = cursors.values().map(|values| commits(values).len()).sum();
         (count >= 600).then_some(cursors)
     };
-    let cursors = until("600 commits", 60, all_committed).await;
+    let cursors = until_async("600 commits", all_committed).await;
     let ids: Vec<String> =
         cursors.values().flat_map(|values| commits(values)).map(|commit| commit.context.clone()).collect();
     assert_eq!((ids.len(), ids.iter().collect::<BTreeSet<_>>().len()), (600, 600));

@@ -1,15 +1,15 @@
 //! A log that is removed, cursors that are lost, messages that are gone: each is noticed and said, none waited on.
-#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::fleet::{Fleet, Member, Published, commits, connect, cursor_history, map, owners, runs, until};
+use crate::fleet::{Fleet, MACHINE, Member, Published, commits, connect, cursor_history, map, owners, runs};
 use phalanx_cluster::backend::Backend as _;
 use phalanx_ledger::settings;
 use phalanx_testkit::nats::Server;
+use phalanx_testkit::wait::until_async;
 
 /// Asks JetStream for something that no worker ever does, in the words of the protocol.
 fn api(server: &Server, subject: &str, body: &str) {
@@ -44,6 +44,7 @@ fn ended(dir: &Path, ids: &[String]) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_broker_loses_is_noticed_and_said_and_the_work_goes_on() {
+    let _machine = MACHINE.read().await;
     let server = Server::start().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let fleet = Fleet {
@@ -58,7 +59,7 @@ async fn what_the_broker_loses_is_noticed_and_said_and_the_work_goes_on() {
     };
     let mut members: Vec<Member> = ["anna", "berta"].iter().map(|name| fleet.start(name)).collect();
     let nats = connect(&server.url(), 1).await;
-    until("a map for two", 60, async || map(&nats).await.filter(|(_, map)| owners(map).len() == 2)).await;
+    until_async("a map for two", async || map(&nats).await.filter(|(_, map)| owners(map).len() == 2)).await;
     let published = Published::default();
     let round = async |seq: u64| -> Vec<String> {
         let log = nats.log(&settings(64).notifications).await.unwrap();
@@ -68,22 +69,22 @@ async fn what_the_broker_loses_is_noticed_and_said_and_the_work_goes_on() {
         (0..20).map(|part| format!("{part}-{seq}")).collect()
     };
     let first = round(0).await;
-    until("the first round", 30, async || ended(dir.path(), &first).then_some(())).await;
+    until_async("the first round", async || ended(dir.path(), &first).then_some(())).await;
 
     // The stream is deleted and made again.
     api(&server, "STREAM.DELETE.WORK", "");
     tokio::time::sleep(Duration::from_secs(1)).await;
     let second = round(1).await;
-    until("the second round", 60, async || ended(dir.path(), &second).then_some(())).await;
+    until_async("the second round", async || ended(dir.path(), &second).then_some(())).await;
     assert!(said(dir.path(), "is not the one that was read before"));
 
     // The cursors are lost: with nothing stored that says how far it came, everything in the log is done again.
     api(&server, "STREAM.DELETE.KV_chamber-cursors", "");
     let third = round(2).await;
-    until("the third round", 60, async || ended(dir.path(), &third).then_some(())).await;
-    until("it is said", 30, async || said(dir.path(), "KV_chamber-cursors; it was removed").then_some(()))
+    until_async("the third round", async || ended(dir.path(), &third).then_some(())).await;
+    until_async("it is said", async || said(dir.path(), "KV_chamber-cursors; it was removed").then_some(()))
         .await;
-    until("every cursor is there again", 60, async || {
+    until_async("every cursor is there again", async || {
         let cursors = cursor_history(&nats, 64).await;
         let committed = |part: &usize| {
             cursors
@@ -96,12 +97,12 @@ async fn what_the_broker_loses_is_noticed_and_said_and_the_work_goes_on() {
 
     // The claims are lost: everybody forgets what it knew, and claims an id again.
     api(&server, "STREAM.DELETE.KV_stable-ids", "");
-    until("it is said", 60, async || {
+    until_async("it is said", async || {
         said(dir.path(), "the bucket of stable ids was made anew").then_some(())
     })
     .await;
     let more = round(10).await;
-    until("a round afterwards", 60, async || ended(dir.path(), &more).then_some(())).await;
+    until_async("a round afterwards", async || ended(dir.path(), &more).then_some(())).await;
 
     // Messages go before anybody has read them.
     for member in &mut members {
@@ -113,7 +114,7 @@ async fn what_the_broker_loses_is_noticed_and_said_and_the_work_goes_on() {
     api(&server, "STREAM.PURGE.WORK", &format!("{{\"seq\":{}}}", last + 1));
     let fifth = round(4).await;
     let _members: Vec<Member> = ["clara", "dora"].iter().map(|name| fleet.start(name)).collect();
-    until("the fifth round", 60, async || ended(dir.path(), &fifth).then_some(())).await;
+    until_async("the fifth round", async || ended(dir.path(), &fifth).then_some(())).await;
     assert!(said(dir.path(), "were gone before they were read"));
     assert!(!ended(dir.path(), &["3-3".to_owned()]), "what was gone cannot have been processed");
     let bucket = nats.bucket(&settings(64).cursors).await.unwrap();

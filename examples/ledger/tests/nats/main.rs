@@ -1,4 +1,5 @@
 //! Tests on real NATS servers.
+#![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
 
 #[path = "../fleet/mod.rs"]
 mod fleet;
