@@ -17,7 +17,7 @@ pub(crate) enum Group {
     Cli,
     /// Starts processes of its own and kills them.
     Process,
-    /// Simulates clusters over fresh seeds for two minutes.
+    /// Simulates clusters over fresh seeds for fifty cluster-hours.
     Sim,
     /// Needs real nats-servers.
     Nats,
@@ -40,6 +40,18 @@ impl Group {
         }
     }
 
+    /// Returns what the tests of this group need.
+    pub(crate) fn needs(self) -> &'static str {
+        match self {
+            Self::Unit => "nothing",
+            Self::Cli => "the binary, which it builds",
+            Self::Process => "processes that it starts and kills",
+            Self::Sim => "fifty cluster-hours of simulation",
+            Self::Nats => "nats-server 2.11 or newer, which it fetches once (Python 3 with pip)",
+            Self::Cassandra => "Apache Cassandra, which it fetches once (Java 17 and Maven), and nats-server",
+        }
+    }
+
     fn of(kind: &str, target: &str) -> Self {
         let prefix = target.split('_').next().unwrap_or_default();
         Self::ALL.into_iter().find(|group| kind == "test" && group.name() == prefix).unwrap_or(Self::Unit)
@@ -59,10 +71,13 @@ pub(crate) struct Program {
 /// Tests of the store on Cassandra are built where its driver is asked for, and silently left out otherwise.
 const WITH_CASSANDRA: [&str; 2] = ["--features", "phalanx-defender/cassandra"];
 
-/// Builds every test of the workspace and says what came out.
+/// The protobuf compiler has no tests, and only `check` and `fix` need it.
+pub(crate) const CODEGEN: &str = "phalanx-proto-codegen";
+
+/// Builds every test of the workspace and returns the test programs.
 pub(crate) fn build() -> Result<Vec<Program>> {
-    let mut command = cargo(&["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
-    command.args(WITH_CASSANDRA);
+    let mut command = cargo(&["test", "--workspace", "--exclude", CODEGEN, "--no-run"]);
+    command.arg("--message-format=json-render-diagnostics").args(WITH_CASSANDRA);
     let messages = output(command.stderr(std::process::Stdio::inherit()))?;
     let mut programs: Vec<Program> =
         messages.lines().filter_map(|line| program(line).transpose()).collect::<Result<_>>()?;
