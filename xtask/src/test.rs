@@ -194,7 +194,8 @@ fn outcome(output: &[String]) -> Outcome {
     let mut outcome = Outcome::default();
     output.iter().filter_map(|line| result_line(line)).for_each(|part| outcome += part);
     let mut is_counted = true;
-    for line in output {
+    // The output of failed tests follows; a failed test is not a skipped one.
+    for line in output.iter().take_while(|line| *line != "failures:") {
         if line.starts_with("---- ") {
             is_counted = false;
         } else if let Some(reason) = line.strip_prefix("skipped: ") {
@@ -305,6 +306,14 @@ mod tests {
         let expected =
             Outcome { reasons: ["no setpriv", "no pip"].map(str::to_owned).into(), ..counts(2, 0, 1) };
         assert_eq!(outcome(&output), expected);
+    }
+
+    #[test]
+    fn a_failed_test_that_skips_a_part_is_counted_as_failed() {
+        let output = lines(
+            "failures:\n---- a stdout ----\nskipped: no pip\n\ntest result: FAILED. 0 passed; 1 failed; 0 ignored",
+        );
+        assert_eq!(outcome(&output), counts(0, 1, 0));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 use std::path::{Path, PathBuf};
 
-/// Reference data kept beside the project, in `../shared` or where `PHALANX_SHARED_DIR` says.
+/// Returns the path of large reference data in `PHALANX_SHARED_DIR` (default `../shared`).
 ///
-/// Where it is not present, says `skipped: …` and gives `None`: the caller returns, and the project's own small
-/// fixtures still test what they can.
+/// Prints `skipped: …` and returns `None` where it is not present: the caller returns, and other tests use the small
+/// fixtures of the project.
 ///
 /// ```no_run
 /// let Some(golden) = phalanx_testkit::shared("golden/mebo") else { return };
@@ -16,7 +16,8 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     if wanted.exists() {
         return Some(wanted);
     }
-    eprintln!("skipped: {path} is not in {} (PHALANX_SHARED_DIR names the folder)", folder.display());
+    // The same text for every file, so that a run shows one line for all of them.
+    eprintln!("skipped: no large reference data in {} (set PHALANX_SHARED_DIR)", folder.display());
     None
 }
 
