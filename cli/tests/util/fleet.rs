@@ -110,3 +110,16 @@ impl Member {
         assert!(left.is_some_and(|status| status.success()), "{} did not leave: {}", self.name, self.said());
     }
 }
+
+/// A failed test shows the readiness and the log of each process.
+impl Drop for Member {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let ready = match self.process.is_alive() {
+                true => self.get("/health/ready"),
+                false => "the process has ended".into(),
+            };
+            println!("--- {}: {ready}\n{}", self.name, self.said());
+        }
+    }
+}

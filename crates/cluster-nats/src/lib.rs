@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use async_nats::jetstream::stream::Info;
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use phalanx_cluster::backend::{Backend, BucketConfig, Error, Kv, Log, LogConfig, Settings, check};
 use serde_json::Value;
 
@@ -28,9 +29,11 @@ pub struct Nats {
 impl Nats {
     /// Connects, and refuses a server that is too old or has no JetStream. From then on a lost connection is made again
     /// for as long as it takes.
-    pub async fn connect(config: &Config) -> Result<Self, Error> {
-        let connection = Connection::open(config).await?;
-        Ok(Self { connection, replicas: config.replicas })
+    pub fn connect(config: &Config) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            let connection = Connection::open(config).await?;
+            Ok(Self { connection, replicas: config.replicas })
+        })
     }
 
     /// The version that the server says it has.
@@ -40,21 +43,23 @@ impl Nats {
 
     /// Removes all that a fleet of these settings keeps there: for whoever had it to themselves. What is not there is no
     /// error.
-    pub async fn remove(&self, settings: &Settings) -> Result<(), Error> {
-        let Settings { stable_ids, heartbeats, assignments, election, cursors, .. } = settings;
-        let buckets = [stable_ids, heartbeats, assignments, election, cursors];
-        let buckets = buckets.map(|bucket| settings::bucket_stream(&bucket.name));
-        let logs = [&settings.notifications, &settings.dead_letters, &settings.alarms];
-        for stream in buckets.into_iter().chain(logs.map(|log| log.name.clone())) {
-            let removed: Result<Value, _> =
-                self.connection.api(&format!("STREAM.DELETE.{stream}"), &Value::Null).await;
-            if let Err(trouble) = removed
-                && !trouble.is_missing()
-            {
-                return Err(trouble.into_write_error(format!("removal of {stream}"), &stream));
+    pub fn remove<'a>(&'a self, settings: &'a Settings) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let Settings { stable_ids, heartbeats, assignments, election, cursors, .. } = settings;
+            let buckets = [stable_ids, heartbeats, assignments, election, cursors];
+            let buckets = buckets.map(|bucket| settings::bucket_stream(&bucket.name));
+            let logs = [&settings.notifications, &settings.dead_letters, &settings.alarms];
+            for stream in buckets.into_iter().chain(logs.map(|log| log.name.clone())) {
+                let removed: Result<Value, _> =
+                    self.connection.api(&format!("STREAM.DELETE.{stream}"), &Value::Null).await;
+                if let Err(trouble) = removed
+                    && !trouble.is_missing()
+                {
+                    return Err(trouble.into_write_error(format!("removal of {stream}"), &stream));
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// The server that leads a log; none while there is none, or on a server that stands alone.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use phalanx_cluster::Subjects;
 use phalanx_cluster::backend::{self, Expect, Kv, Log};
@@ -70,30 +71,37 @@ impl Collector {
     }
 
     /// Takes a run in: its traces as Mebo blobs, in their order.
-    pub async fn submit(
-        &self,
-        chamber: &Chamber,
-        context: &str,
+    pub fn submit<'a>(
+        &'a self,
+        chamber: &'a Chamber,
+        context: &'a str,
         timestamp: Timestamp,
-        chunks: &[Bytes],
-    ) -> Result<Collected, CollectError> {
-        let notification = Notification::new(chamber.clone(), context, timestamp)?;
-        if chunks.is_empty() {
-            return Err(CollectError::Empty);
-        }
-        // What cannot be read is refused here, where somebody can do something about it.
-        let traces = Traces::decode(chunks, &[])?;
-        if let Some(assignments) = &self.announce {
-            self.announce(&**assignments, chamber, &traces).await?;
-        }
-        self.store.put_t_chart(chamber, context, chunks).await?;
-        self.publish(chamber, &notification.t_chart_key(), notification.to_json()).await
+        chunks: &'a [Bytes],
+    ) -> BoxFuture<'a, Result<Collected, CollectError>> {
+        Box::pin(async move {
+            let notification = Notification::new(chamber.clone(), context, timestamp)?;
+            if chunks.is_empty() {
+                return Err(CollectError::Empty);
+            }
+            // What cannot be read is refused here, where somebody can do something about it.
+            let traces = Traces::decode(chunks, &[])?;
+            if let Some(assignments) = &self.announce {
+                self.announce(&**assignments, chamber, &traces).await?;
+            }
+            self.store.put_t_chart(chamber, context, chunks).await?;
+            self.publish(chamber, &notification.t_chart_key(), notification.to_json()).await
+        })
     }
 
     /// Tells a chamber to begin charts anew, in order with its runs.
-    pub async fn rebaseline(&self, command: &Rebaseline) -> Result<Collected, CollectError> {
-        let id = format!("{}:{}", command.chamber, command.context);
-        self.publish(&command.chamber, &id, command.to_json()).await
+    pub fn rebaseline<'a>(
+        &'a self,
+        command: &'a Rebaseline,
+    ) -> BoxFuture<'a, Result<Collected, CollectError>> {
+        Box::pin(async move {
+            let id = format!("{}:{}", command.chamber, command.context);
+            self.publish(&command.chamber, &id, command.to_json()).await
+        })
     }
 
     async fn publish(

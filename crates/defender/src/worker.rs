@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use phalanx_cluster::backend::{Backend, Election, Settings};
 use phalanx_cluster::core::{Config, Position, WorkerState};
@@ -135,83 +136,88 @@ pub struct Defender {
 
 impl Defender {
     /// Starts a defender on that backend and store.
-    pub async fn start(
+    pub fn start(
         backend: Arc<dyn Backend>,
         store: Arc<dyn ChartStore>,
         strategy: Arc<Holder>,
         observer: Arc<dyn Observer>,
         options: Options,
-    ) -> Result<Self, DefenderError> {
-        store.ping().await?;
-        let settings = options.settings;
-        let cache = Arc::new(Cache::new(Instant::now(), options.cache_mb)?);
-        let assignments = backend.bucket(&settings.assignments).await?;
-        let alarms = backend.log(&settings.alarms).await?;
-        let notifications = backend.log(&settings.notifications).await?;
-        let watchdog = Watchdog::default();
-        let inside = Inside {
-            cache: cache.clone(),
-            estimator: Arc::new(Mutex::new(Estimator::new(Instant::now(), options.weight_update_interval))),
-            observer,
-        };
-        let parts = Parts {
-            store: store.clone(),
-            strategy: strategy.clone(),
-            cache: cache.clone(),
-            alarms,
-            observer: Arc::new(inside.clone()),
-            patience: pipeline::PATIENCE,
-            watchdog: watchdog.clone(),
-        };
-        let pipeline = Pipeline::new(parts, options.metrics.pipeline().clone());
-        let source = ChamberSource::new(store.clone(), assignments.clone(), options.weight_cache_ttl);
-        let mut builder = Cluster::builder(backend)
-            .settings(settings)
-            .config(options.cluster)
-            .doorbells(options.doorbells)
-            .partitions(source)
-            .handler(pipeline.clone())
-            .hooks(inside.clone())
-            .metrics(options.metrics.cluster().clone());
-        if let Some((name, uid)) = &options.pod {
-            builder = builder.pod(name, uid);
-        }
-        if let Some(election) = options.election {
-            builder = builder.election(election);
-        }
-        let cluster = builder.start().await?;
-        let mut beside = JoinSet::new();
-        beside.spawn({
-            let (assignments, handle) = (assignments.clone(), (*cluster).clone());
-            async move {
-                // A watch that ends is begun again; what was imported meanwhile is seen by then at the latest.
-                loop {
-                    let refresh = || async { drop(handle.refresh_partitions().await) };
-                    let _ = follow_imports(&*assignments, refresh).await;
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                }
+    ) -> BoxFuture<'static, Result<Self, DefenderError>> {
+        Box::pin(async move {
+            store.ping().await?;
+            let settings = options.settings;
+            let cache = Arc::new(Cache::new(Instant::now(), options.cache_mb)?);
+            let assignments = backend.bucket(&settings.assignments).await?;
+            let alarms = backend.log(&settings.alarms).await?;
+            let notifications = backend.log(&settings.notifications).await?;
+            let watchdog = Watchdog::default();
+            let inside = Inside {
+                cache: cache.clone(),
+                estimator: Arc::new(Mutex::new(Estimator::new(
+                    Instant::now(),
+                    options.weight_update_interval,
+                ))),
+                observer,
+            };
+            let parts = Parts {
+                store: store.clone(),
+                strategy: strategy.clone(),
+                cache: cache.clone(),
+                alarms,
+                observer: Arc::new(inside.clone()),
+                patience: pipeline::PATIENCE,
+                watchdog: watchdog.clone(),
+            };
+            let pipeline = Pipeline::new(parts, options.metrics.pipeline().clone());
+            let source = ChamberSource::new(store.clone(), assignments.clone(), options.weight_cache_ttl);
+            let mut builder = Cluster::builder(backend)
+                .settings(settings)
+                .config(options.cluster)
+                .doorbells(options.doorbells)
+                .partitions(source)
+                .handler(pipeline.clone())
+                .hooks(inside.clone())
+                .metrics(options.metrics.cluster().clone());
+            if let Some((name, uid)) = &options.pod {
+                builder = builder.pod(name, uid);
             }
-        });
-        beside.spawn({
-            let (handle, ttl) = ((*cluster).clone(), options.weight_cache_ttl);
-            async move {
-                // What was changed in the store without a word is seen when the weights are too old to be kept.
-                loop {
-                    tokio::time::sleep(ttl).await;
-                    drop(handle.refresh_partitions().await);
-                }
+            if let Some(election) = options.election {
+                builder = builder.election(election);
             }
-        });
-        if let Some(file) = options.strategy_file {
-            let (inside, pipeline, strategy) = (inside.clone(), pipeline.clone(), strategy.clone());
-            beside.spawn(async move { inside.follow(file, &strategy, pipeline.metrics()).await });
-        }
-        beside.spawn({
-            let (store, assignments) = (store.clone(), assignments.clone());
-            async move { inside.estimate(&*store, &*assignments).await }
-        });
-        let collector = Collector::new(store.clone(), notifications);
-        Ok(Self { cluster, cache, store, strategy, pipeline, collector, watchdog, _beside: beside })
+            let cluster = builder.start().await?;
+            let mut beside = JoinSet::new();
+            beside.spawn({
+                let (assignments, handle) = (assignments.clone(), (*cluster).clone());
+                async move {
+                    // A watch that ends is begun again; what was imported meanwhile is seen by then at the latest.
+                    loop {
+                        let refresh = || async { drop(handle.refresh_partitions().await) };
+                        let _ = follow_imports(&*assignments, refresh).await;
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    }
+                }
+            });
+            beside.spawn({
+                let (handle, ttl) = ((*cluster).clone(), options.weight_cache_ttl);
+                async move {
+                    // What was changed in the store without a word is seen when the weights are too old to be kept.
+                    loop {
+                        tokio::time::sleep(ttl).await;
+                        drop(handle.refresh_partitions().await);
+                    }
+                }
+            });
+            if let Some(file) = options.strategy_file {
+                let (inside, pipeline, strategy) = (inside.clone(), pipeline.clone(), strategy.clone());
+                beside.spawn(async move { inside.follow(file, &strategy, pipeline.metrics()).await });
+            }
+            beside.spawn({
+                let (store, assignments) = (store.clone(), assignments.clone());
+                async move { inside.estimate(&*store, &*assignments).await }
+            });
+            let collector = Collector::new(store.clone(), notifications);
+            Ok(Self { cluster, cache, store, strategy, pipeline, collector, watchdog, _beside: beside })
+        })
     }
 
     /// The worker.
@@ -250,8 +256,10 @@ impl Defender {
     }
 
     /// Leaves in good order.
-    pub async fn shutdown(&self) {
-        self.cluster.shutdown().await;
+    pub fn shutdown(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.cluster.shutdown().await;
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use phalanx_service::{BindError, Server};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -62,22 +63,24 @@ pub struct Agent {
 
 impl Agent {
     /// Listens, and takes part as soon as that is possible.
-    pub async fn start(config: Config) -> Result<Self, Error> {
-        let Config { grpc_addr, http_addr, mut node } = config;
-        let failed = |source| Error::Grpc { address: grpc_addr.clone(), source };
-        // What is wrong with certificates is said before anything begins.
-        node.security.server()?;
-        let listener = TcpListener::bind(&grpc_addr).await.map_err(failed)?;
-        let grpc = listener.local_addr().map_err(failed)?;
-        if node.advertise.is_empty() {
-            node.advertise = node.peers.get(&node.id).cloned().unwrap_or_else(|| grpc.to_string());
-        }
-        let metrics = Arc::new(Metrics::new());
-        let node = Node::start(node, metrics.clone()).await?;
-        let http = Server::bind(&http_addr, http::app(node.clone(), metrics).router).await?;
-        let (stop, stopping) = watch::channel(false);
-        let serving = tokio::spawn(server::serve(node.clone(), listener, stopping));
-        Ok(Self { node, grpc, http, stop, serving })
+    pub fn start(config: Config) -> BoxFuture<'static, Result<Self, Error>> {
+        Box::pin(async move {
+            let Config { grpc_addr, http_addr, mut node } = config;
+            let failed = |source| Error::Grpc { address: grpc_addr.clone(), source };
+            // What is wrong with certificates is said before anything begins.
+            node.security.server()?;
+            let listener = TcpListener::bind(&grpc_addr).await.map_err(failed)?;
+            let grpc = listener.local_addr().map_err(failed)?;
+            if node.advertise.is_empty() {
+                node.advertise = node.peers.get(&node.id).cloned().unwrap_or_else(|| grpc.to_string());
+            }
+            let metrics = Arc::new(Metrics::new());
+            let node = Node::start(node, metrics.clone()).await?;
+            let http = Server::bind(&http_addr, http::app(node.clone(), metrics).router).await?;
+            let (stop, stopping) = watch::channel(false);
+            let serving = tokio::spawn(server::serve(node.clone(), listener, stopping));
+            Ok(Self { node, grpc, http, stop, serving })
+        })
     }
 
     /// Where it listens for gRPC.
@@ -101,13 +104,15 @@ impl Agent {
     }
 
     /// Takes nothing new, lets what runs end, and stops.
-    pub async fn stop(self) {
-        let Self { node, http, stop, mut serving, .. } = self;
-        stop.send_replace(true);
-        if tokio::time::timeout(GRACE, &mut serving).await.is_err() {
-            serving.abort();
-        }
-        http.stop().await;
-        node.stop().await;
+    pub fn stop(self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Self { node, http, stop, mut serving, .. } = self;
+            stop.send_replace(true);
+            if tokio::time::timeout(GRACE, &mut serving).await.is_err() {
+                serving.abort();
+            }
+            http.stop().await;
+            node.stop().await;
+        })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use phalanx_etl::core::timetable::{Plan, Timetable};
 use phalanx_etl::engine::{self, Engine, Handle, Options};
 use phalanx_etl::store;
@@ -66,62 +67,64 @@ pub struct Service {
 
 impl Service {
     /// Starts the engine, lets runs that were under way go on, and listens.
-    pub async fn start(config: Config) -> Result<Self, Error> {
-        let Config { mut options, plans, http_addr, token, seed, log } = config;
-        let metrics = Arc::new(Metrics::new());
-        let watched = Arc::clone(&metrics);
-        options.on_fetch =
-            Some(Arc::new(move |provider, status, took| watched.fetched(provider, status, took)));
-        let readers = Readers::new(options.db.clone());
-        let dependencies: BTreeMap<String, Vec<String>> =
-            options.providers.iter().map(|one| (one.id.clone(), one.dependencies.clone())).collect();
-        let engine = Engine::new(options)?;
-        let ids = engine.ids().to_vec();
-        metrics.begin(&ids);
-        let handle = engine.handle();
-        let (to_keeper, progress) = mpsc::unbounded_channel();
-        let (mut ended, pulse) = (serve(engine, to_keeper)?, Arc::new(handle.clone()));
-        // The engine's first answer says that the store is open and locked; until then its end says why not.
-        let ready = tokio::task::spawn_blocking(move || pulse.start(Vec::new()).recv());
-        if ready.await.is_ok_and(|answer| answer.is_err()) {
-            return Err(match (&mut ended).await {
-                Ok(Err(error)) => error.into(),
-                _ => Error::Gone("it ended at once".to_owned()),
-            });
-        }
-        let (pasts, seen) = readers.read_here(|reader| Ok((reader.pasts()?, keeper::seen(reader)?)))?;
-        let feeds = ids.iter().map(|id| {
-            let plan = plans.get(id).cloned().unwrap_or_else(|| keeper::default_plan(id));
-            (id.clone(), plan, pasts.get(id).copied().unwrap_or_default())
-        });
-        let now = keeper::now();
-        let feeds = Feeds::new(Timetable::new(now, seed, feeds));
-        let events = Events::new(u64::try_from(now.as_millis()).unwrap_or_default());
-        let watchdog = Watchdog::default();
-        watch(&handle, &watchdog)?;
-        let keeper = Keeper {
-            feeds: feeds.clone(),
-            metrics: Arc::clone(&metrics),
-            events: events.clone(),
-            readers: readers.clone(),
-            engine: handle.clone(),
-            log,
-            beat: watchdog.watch("keeper"),
-            counts: BTreeMap::new(),
-            seen,
-        };
-        let api =
-            Api { ids, dependencies, feeds, events, readers, engine: handle.clone(), metrics, watchdog };
-        let server = match Server::bind(&http_addr, api::app(api, token).router).await {
-            Ok(server) => server,
-            Err(error) => {
-                handle.shut_down();
-                let _ = ended.await;
-                return Err(error.into());
+    pub fn start(config: Config) -> BoxFuture<'static, Result<Self, Error>> {
+        Box::pin(async move {
+            let Config { mut options, plans, http_addr, token, seed, log } = config;
+            let metrics = Arc::new(Metrics::new());
+            let watched = Arc::clone(&metrics);
+            options.on_fetch =
+                Some(Arc::new(move |provider, status, took| watched.fetched(provider, status, took)));
+            let readers = Readers::new(options.db.clone());
+            let dependencies: BTreeMap<String, Vec<String>> =
+                options.providers.iter().map(|one| (one.id.clone(), one.dependencies.clone())).collect();
+            let engine = Engine::new(options)?;
+            let ids = engine.ids().to_vec();
+            metrics.begin(&ids);
+            let handle = engine.handle();
+            let (to_keeper, progress) = mpsc::unbounded_channel();
+            let (mut ended, pulse) = (serve(engine, to_keeper)?, Arc::new(handle.clone()));
+            // The engine's first answer says that the store is open and locked; until then its end says why not.
+            let ready = tokio::task::spawn_blocking(move || pulse.start(Vec::new()).recv());
+            if ready.await.is_ok_and(|answer| answer.is_err()) {
+                return Err(match (&mut ended).await {
+                    Ok(Err(error)) => error.into(),
+                    _ => Error::Gone("it ended at once".to_owned()),
+                });
             }
-        };
-        let keeper = tokio::spawn(keeper.run(progress));
-        Ok(Self { server, engine: handle, ended, keeper })
+            let (pasts, seen) = readers.read_here(|reader| Ok((reader.pasts()?, keeper::seen(reader)?)))?;
+            let feeds = ids.iter().map(|id| {
+                let plan = plans.get(id).cloned().unwrap_or_else(|| keeper::default_plan(id));
+                (id.clone(), plan, pasts.get(id).copied().unwrap_or_default())
+            });
+            let now = keeper::now();
+            let feeds = Feeds::new(Timetable::new(now, seed, feeds));
+            let events = Events::new(u64::try_from(now.as_millis()).unwrap_or_default());
+            let watchdog = Watchdog::default();
+            watch(&handle, &watchdog)?;
+            let keeper = Keeper {
+                feeds: feeds.clone(),
+                metrics: Arc::clone(&metrics),
+                events: events.clone(),
+                readers: readers.clone(),
+                engine: handle.clone(),
+                log,
+                beat: watchdog.watch("keeper"),
+                counts: BTreeMap::new(),
+                seen,
+            };
+            let api =
+                Api { ids, dependencies, feeds, events, readers, engine: handle.clone(), metrics, watchdog };
+            let server = match Server::bind(&http_addr, api::app(api, token).router).await {
+                Ok(server) => server,
+                Err(error) => {
+                    handle.shut_down();
+                    let _ = ended.await;
+                    return Err(error.into());
+                }
+            };
+            let keeper = tokio::spawn(keeper.run(progress));
+            Ok(Self { server, engine: handle, ended, keeper })
+        })
     }
 
     /// Where it listens.
@@ -138,12 +141,14 @@ impl Service {
     }
 
     /// Ends it: what is under way is written, stays as it is, and goes on the next time.
-    pub async fn stop(mut self) -> Result<(), Error> {
-        self.engine.shut_down();
-        let result = self.ended().await;
-        let _ = self.keeper.await;
-        self.server.stop().await;
-        result
+    pub fn stop(mut self) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async move {
+            self.engine.shut_down();
+            let result = self.ended().await;
+            let _ = self.keeper.await;
+            self.server.stop().await;
+            result
+        })
     }
 }
 

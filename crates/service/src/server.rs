@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::future::BoxFuture;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -29,17 +30,19 @@ pub struct Server {
 
 impl Server {
     /// Listens on an address such as `127.0.0.1:8080`; port 0 is any free one.
-    pub async fn bind(address: &str, router: Router) -> Result<Self, BindError> {
-        let failed = |source| BindError { address: address.to_owned(), source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let local = listener.local_addr().map_err(failed)?;
-        let (stop, mut stopped) = watch::channel(false);
-        let until = async move { drop(stopped.wait_for(|stop| *stop).await) };
-        // Accepting goes on whatever a single connection does: it ends only when it is told to.
-        let task = tokio::spawn(async move {
-            drop(axum::serve(listener, router).with_graceful_shutdown(until).await);
-        });
-        Ok(Self { address: local, stop, task })
+    pub fn bind(address: &str, router: Router) -> BoxFuture<'_, Result<Self, BindError>> {
+        Box::pin(async move {
+            let failed = |source| BindError { address: address.to_owned(), source };
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            let local = listener.local_addr().map_err(failed)?;
+            let (stop, mut stopped) = watch::channel(false);
+            let until = async move { drop(stopped.wait_for(|stop| *stop).await) };
+            // Accepting goes on whatever a single connection does: it ends only when it is told to.
+            let task = tokio::spawn(async move {
+                drop(axum::serve(listener, router).with_graceful_shutdown(until).await);
+            });
+            Ok(Self { address: local, stop, task })
+        })
     }
 
     /// Where it listens.
@@ -53,9 +56,11 @@ impl Server {
     }
 
     /// Takes nothing new, and gives what runs two seconds to end: a stream of events never would.
-    pub async fn stop(mut self) {
-        self.stop.send_replace(true);
-        let _ = tokio::time::timeout(GRACE, &mut self.task).await;
+    pub fn stop(mut self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            self.stop.send_replace(true);
+            let _ = tokio::time::timeout(GRACE, &mut self.task).await;
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The buckets and logs of a fleet, with the settings that the protocol relies on.
 
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,16 +86,18 @@ impl Stores {
     /// assert_eq!(stores.notifications.info().await?.last, 0);
     /// # Ok(()) }
     /// ```
-    pub async fn open(backend: &dyn Backend, settings: &Settings) -> Result<Self, Error> {
-        Ok(Self {
-            stable_ids: backend.bucket(&settings.stable_ids).await?,
-            heartbeats: backend.bucket(&settings.heartbeats).await?,
-            assignments: backend.bucket(&settings.assignments).await?,
-            election: backend.bucket(&settings.election).await?,
-            cursors: backend.bucket(&settings.cursors).await?,
-            notifications: backend.log(&settings.notifications).await?,
-            dead_letters: backend.log(&settings.dead_letters).await?,
-            alarms: backend.log(&settings.alarms).await?,
+    pub fn open<'a>(backend: &'a dyn Backend, settings: &'a Settings) -> BoxFuture<'a, Result<Self, Error>> {
+        Box::pin(async move {
+            Ok(Self {
+                stable_ids: backend.bucket(&settings.stable_ids).await?,
+                heartbeats: backend.bucket(&settings.heartbeats).await?,
+                assignments: backend.bucket(&settings.assignments).await?,
+                election: backend.bucket(&settings.election).await?,
+                cursors: backend.bucket(&settings.cursors).await?,
+                notifications: backend.log(&settings.notifications).await?,
+                dead_letters: backend.log(&settings.dead_letters).await?,
+                alarms: backend.log(&settings.alarms).await?,
+            })
         })
     }
 }

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use futures_util::future::BoxFuture;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
@@ -164,65 +165,68 @@ impl Builder {
     }
 
     /// Opens buckets and logs, reads the partitions, and starts the worker. It finds its id by itself from here on.
-    pub async fn start(mut self) -> Result<Cluster, StartError> {
-        if let Some(election) = &self.election {
-            self.config.tenure = election.tenure();
-            if let Tenure::Term(term) = self.config.tenure {
-                self.config.lease_term = term;
+    pub fn start(mut self) -> BoxFuture<'static, Result<Cluster, StartError>> {
+        Box::pin(async move {
+            if let Some(election) = &self.election {
+                self.config.tenure = election.tenure();
+                if let Tenure::Term(term) = self.config.tenure {
+                    self.config.lease_term = term;
+                }
             }
-        }
-        self.config.validate()?;
-        names::check(&self.pod.uid).map_err(StartError::Pod)?;
-        match (self.config.log, &self.handler) {
-            (true, None) => return Err(StartError::NoHandler),
-            (false, Some(_)) => return Err(StartError::NoLog),
-            _ => {}
-        }
-        let partitions = partitions::load(&*self.partitions).await?;
-        let Self { backend, settings, subjects, metrics, doorbells, election, mut config, .. } = self;
-        config.stopwatch = Stopwatch(clock::now);
-        let hooks = Queue::start(self.hooks, metrics.clone());
-        let broker = Broker::open(backend, settings, subjects, config.log, election, hooks.clone()).await?;
-        let broker = Arc::new(broker);
-        let (commands, orders) = mpsc::unbounded_channel();
-        let gate = Gate::closed();
-        let now = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
-        let turned = Arc::new(AtomicU64::new(now));
-        let (status, shown) = watch::channel(Status {
-            state: WorkerState::Initialization,
-            role: Role::Candidate,
-            holder: None,
-            is_open: false,
-            map_version: Version(0),
-            applied_version: Version(0),
-            map: None,
-            assignment: Arc::default(),
-            ended: false,
-        });
-        let handle = Handle {
-            status: shown,
-            commands,
-            broker: broker.clone(),
-            metrics: metrics.clone(),
-            gate: gate.clone(),
-            turned: turned.clone(),
-            max_workers: config.max_workers,
-        };
-        let shell = Shell {
-            broker,
-            config,
-            pod: self.pod,
-            partitions,
-            source: self.partitions,
-            handler: self.handler,
-            hooks,
-            metrics,
-            doorbells,
-            turned,
-            gate,
-            status,
-        };
-        let running = tokio::spawn(shell.run(orders)).abort_handle();
-        Ok(Cluster { handle, running })
+            self.config.validate()?;
+            names::check(&self.pod.uid).map_err(StartError::Pod)?;
+            match (self.config.log, &self.handler) {
+                (true, None) => return Err(StartError::NoHandler),
+                (false, Some(_)) => return Err(StartError::NoLog),
+                _ => {}
+            }
+            let partitions = partitions::load(&*self.partitions).await?;
+            let Self { backend, settings, subjects, metrics, doorbells, election, mut config, .. } = self;
+            config.stopwatch = Stopwatch(clock::now);
+            let hooks = Queue::start(self.hooks, metrics.clone());
+            let broker =
+                Broker::open(backend, settings, subjects, config.log, election, hooks.clone()).await?;
+            let broker = Arc::new(broker);
+            let (commands, orders) = mpsc::unbounded_channel();
+            let gate = Gate::closed();
+            let now = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
+            let turned = Arc::new(AtomicU64::new(now));
+            let (status, shown) = watch::channel(Status {
+                state: WorkerState::Initialization,
+                role: Role::Candidate,
+                holder: None,
+                is_open: false,
+                map_version: Version(0),
+                applied_version: Version(0),
+                map: None,
+                assignment: Arc::default(),
+                ended: false,
+            });
+            let handle = Handle {
+                status: shown,
+                commands,
+                broker: broker.clone(),
+                metrics: metrics.clone(),
+                gate: gate.clone(),
+                turned: turned.clone(),
+                max_workers: config.max_workers,
+            };
+            let shell = Shell {
+                broker,
+                config,
+                pod: self.pod,
+                partitions,
+                source: self.partitions,
+                handler: self.handler,
+                hooks,
+                metrics,
+                doorbells,
+                turned,
+                gate,
+                status,
+            };
+            let running = tokio::spawn(shell.run(orders)).abort_handle();
+            Ok(Cluster { handle, running })
+        })
     }
 }

@@ -23,6 +23,7 @@ use async_trait::async_trait;
 use axum::extract::{FromRef, State};
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
+use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use phalanx_cluster::Role;
 use phalanx_cluster::backend::{self, Backend, Settings, Stores};
@@ -116,17 +117,19 @@ impl Api {
     }
 
     /// The worker has started on that backend.
-    pub async fn attach(
-        &self,
+    pub fn attach<'a>(
+        &'a self,
         defender: Arc<Defender>,
-        backend: &dyn Backend,
-        settings: &Settings,
-    ) -> Result<(), backend::Error> {
-        let stores = Stores::open(backend, settings).await?;
-        self.0.intake.open(defender.collector().clone().announcing(stores.assignments.clone()));
-        *lock(&self.0.attached) = Some(Arc::new(Attached { defender, stores }));
-        *lock(&self.0.waits_for) = None;
-        Ok(())
+        backend: &'a dyn Backend,
+        settings: &'a Settings,
+    ) -> BoxFuture<'a, Result<(), backend::Error>> {
+        Box::pin(async move {
+            let stores = Stores::open(backend, settings).await?;
+            self.0.intake.open(defender.collector().clone().announcing(stores.assignments.clone()));
+            *lock(&self.0.attached) = Some(Arc::new(Attached { defender, stores }));
+            *lock(&self.0.waits_for) = None;
+            Ok(())
+        })
     }
 
     /// The worker has ended.

@@ -25,6 +25,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
@@ -158,22 +159,24 @@ impl Client {
     /// Takes the leadership if nobody has it. After [`Error::Unknown`] the same candidacy may be tried again.
     ///
     /// It looks first and asks for what it saw: a try that the network delivers after another one was answered changes nothing.
-    pub async fn acquire(&self, candidacy: &Candidacy) -> Result<Acquired, Error> {
-        let until = clock::now() + ACQUIRE;
-        let mut seen = self.leader(&candidacy.election).await.map_err(|error| match error {
-            // Looking changes nothing.
-            Error::Unknown(reason) => Error::NotDone(reason),
-            error => error,
-        })?;
-        loop {
-            if !seen.leader.is_empty() && seen.leader != candidacy.candidate {
-                return Ok(Acquired::Other(seen));
+    pub fn acquire<'a>(&'a self, candidacy: &'a Candidacy) -> BoxFuture<'a, Result<Acquired, Error>> {
+        Box::pin(async move {
+            let until = clock::now() + ACQUIRE;
+            let mut seen = self.leader(&candidacy.election).await.map_err(|error| match error {
+                // Looking changes nothing.
+                Error::Unknown(reason) => Error::NotDone(reason),
+                error => error,
+            })?;
+            loop {
+                if !seen.leader.is_empty() && seen.leader != candidacy.candidate {
+                    return Ok(Acquired::Other(seen));
+                }
+                match self.acquire_at(candidacy, seen.revision, until).await? {
+                    Acquired::Other(other) if other.revision != seen.revision => seen = other,
+                    acquired => return Ok(acquired),
+                }
             }
-            match self.acquire_at(candidacy, seen.revision, until).await? {
-                Acquired::Other(other) if other.revision != seen.revision => seen = other,
-                acquired => return Ok(acquired),
-            }
-        }
+        })
     }
 
     /// Takes the leadership if nothing has changed since that revision.
@@ -217,112 +220,128 @@ impl Client {
 
     /// Keeps a leadership for another term. [`Error::Ended`] says that it is over; after [`Error::Unknown`] it lasts at
     /// least as long as it did before.
-    pub async fn renew(&self, held: &Held) -> Result<Held, Error> {
-        let request = RenewLeadershipRequest { token: held.token.clone() };
-        let (answer, sent) = self
-            .call(RENEW, request, |node, request| async move {
-                ElectionClient::new(node).renew_leadership(request).await
+    pub fn renew<'a>(&'a self, held: &'a Held) -> BoxFuture<'a, Result<Held, Error>> {
+        Box::pin(async move {
+            let request = RenewLeadershipRequest { token: held.token.clone() };
+            let (answer, sent) = self
+                .call(RENEW, request, |node, request| async move {
+                    ElectionClient::new(node).renew_leadership(request).await
+                })
+                .await?;
+            let ttl = answer.expires_in.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default();
+            Ok(Held {
+                leader: answer.leader,
+                epoch: answer.epoch,
+                revision: answer.revision,
+                renewals: answer.renewals,
+                token: held.token.clone(),
+                deadline: sent + ttl,
             })
-            .await?;
-        let ttl = answer.expires_in.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default();
-        Ok(Held {
-            leader: answer.leader,
-            epoch: answer.epoch,
-            revision: answer.revision,
-            renewals: answer.renewals,
-            token: held.token.clone(),
-            deadline: sent + ttl,
         })
     }
 
     /// Gives a leadership back. [`Error::Ended`] says that it was over already.
-    pub async fn release(&self, held: &Held) -> Result<(), Error> {
-        let request = ReleaseLeadershipRequest { token: held.token.clone() };
-        let mut in_doubt = false;
-        let request = |limit| {
-            let mut request = Request::new(request.clone());
-            request.set_timeout(limit);
-            request
-        };
-        let released = self
-            .try_nodes(RENEW, request, &mut in_doubt, |node, request| async move {
-                ElectionClient::new(node).release_leadership(request).await
-            })
-            .await;
-        match released {
-            // An earlier try has done it, and its answer was lost.
-            Err(Error::Ended(_)) if in_doubt => Ok(()),
-            released => released.map(drop),
-        }
+    pub fn release<'a>(&'a self, held: &'a Held) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let request = ReleaseLeadershipRequest { token: held.token.clone() };
+            let mut in_doubt = false;
+            let request = |limit| {
+                let mut request = Request::new(request.clone());
+                request.set_timeout(limit);
+                request
+            };
+            let released = self
+                .try_nodes(RENEW, request, &mut in_doubt, |node, request| async move {
+                    ElectionClient::new(node).release_leadership(request).await
+                })
+                .await;
+            match released {
+                // An earlier try has done it, and its answer was lost.
+                Err(Error::Ended(_)) if in_doubt => Ok(()),
+                released => released.map(drop),
+            }
+        })
     }
 
     /// Who leads an election, for certain.
-    pub async fn leader(&self, election: &str) -> Result<Leadership, Error> {
-        let request = GetLeaderRequest { election: election.to_owned() };
-        let answer = self
-            .call(ANSWER, request, |node, request| async move {
-                ElectionClient::new(node).get_leader(request).await
-            })
-            .await;
-        answer.map(|(leadership, _)| leadership)
+    pub fn leader<'a>(&'a self, election: &'a str) -> BoxFuture<'a, Result<Leadership, Error>> {
+        Box::pin(async move {
+            let request = GetLeaderRequest { election: election.to_owned() };
+            let answer = self
+                .call(ANSWER, request, |node, request| async move {
+                    ElectionClient::new(node).get_leader(request).await
+                })
+                .await;
+            answer.map(|(leadership, _)| leadership)
+        })
     }
 
     /// Every election that there ever was.
-    pub async fn list(&self) -> Result<Vec<Leadership>, Error> {
-        let answer = self
-            .call(ANSWER, ListElectionsRequest {}, |node, request| async move {
-                ElectionClient::new(node).list_elections(request).await
-            })
-            .await;
-        answer.map(|(list, _)| list.elections)
+    pub fn list(&self) -> BoxFuture<'_, Result<Vec<Leadership>, Error>> {
+        Box::pin(async move {
+            let answer = self
+                .call(ANSWER, ListElectionsRequest {}, |node, request| async move {
+                    ElectionClient::new(node).list_elections(request).await
+                })
+                .await;
+            answer.map(|(list, _)| list.elections)
+        })
     }
 
     /// Who leads an election now, and every change of it, as long as the node that answers is in touch with the others.
-    pub async fn watch(&self, election: &str) -> Result<Streaming<Leadership>, Error> {
-        let request = WatchLeaderRequest { election: election.to_owned() };
-        // Only its beginning is limited: the stream goes on.
-        let request = |_| Request::new(request.clone());
-        let answer = self
-            .try_nodes(ANSWER, request, &mut false, |node, request| async move {
-                ElectionClient::new(node).watch_leader(request).await
-            })
-            .await;
-        answer.map(|(stream, _)| stream)
+    pub fn watch<'a>(&'a self, election: &'a str) -> BoxFuture<'a, Result<Streaming<Leadership>, Error>> {
+        Box::pin(async move {
+            let request = WatchLeaderRequest { election: election.to_owned() };
+            // Only its beginning is limited: the stream goes on.
+            let request = |_| Request::new(request.clone());
+            let answer = self
+                .try_nodes(ANSWER, request, &mut false, |node, request| async move {
+                    ElectionClient::new(node).watch_leader(request).await
+                })
+                .await;
+            answer.map(|(stream, _)| stream)
+        })
     }
 
     /// What every node says of itself, by the address it was asked at.
-    pub async fn status(&self) -> Vec<(String, Result<NodeStatus, Error>)> {
-        let asked = self.0.nodes.iter().map(|(address, service)| async move {
-            let mut client = AdminClient::new(service.clone());
-            let answer = tokio::time::timeout(RENEW, client.get_status(GetStatusRequest {})).await;
-            let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")));
-            (
-                address.clone(),
-                answer.map(Response::into_inner).map_err(|status| outcome::of(address, &status)),
-            )
-        });
-        futures_util::future::join_all(asked).await
+    pub fn status(&self) -> BoxFuture<'_, Vec<(String, Result<NodeStatus, Error>)>> {
+        Box::pin(async move {
+            let asked = self.0.nodes.iter().map(|(address, service)| async move {
+                let mut client = AdminClient::new(service.clone());
+                let answer = tokio::time::timeout(RENEW, client.get_status(GetStatusRequest {})).await;
+                let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")));
+                (
+                    address.clone(),
+                    answer.map(Response::into_inner).map_err(|status| outcome::of(address, &status)),
+                )
+            });
+            futures_util::future::join_all(asked).await
+        })
     }
 
     /// Asks the leader of an election to resign; none named is whoever leads. It may lead until its term is over.
-    pub async fn end(&self, election: &str, leader: &str) -> Result<Leadership, Error> {
-        let request = EndLeadershipRequest { election: election.to_owned(), leader: leader.to_owned() };
-        let answer = self
-            .call(ANSWER, request, |node, request| async move {
-                AdminClient::new(node).end_leadership(request).await
-            })
-            .await;
-        answer.map(|(answer, _)| answer.leadership.unwrap_or_default())
+    pub fn end<'a>(&'a self, election: &'a str, leader: &'a str) -> BoxFuture<'a, Result<Leadership, Error>> {
+        Box::pin(async move {
+            let request = EndLeadershipRequest { election: election.to_owned(), leader: leader.to_owned() };
+            let answer = self
+                .call(ANSWER, request, |node, request| async move {
+                    AdminClient::new(node).end_leadership(request).await
+                })
+                .await;
+            answer.map(|(answer, _)| answer.leadership.unwrap_or_default())
+        })
     }
 
     /// Takes a node out of the set.
-    pub async fn remove_member(&self, node_id: u64) -> Result<Vec<Member>, Error> {
-        let answer = self
-            .call(CHANGE, RemoveMemberRequest { node_id }, |node, request| async move {
-                AdminClient::new(node).remove_member(request).await
-            })
-            .await;
-        answer.map(|(answer, _)| answer.members)
+    pub fn remove_member(&self, node_id: u64) -> BoxFuture<'_, Result<Vec<Member>, Error>> {
+        Box::pin(async move {
+            let answer = self
+                .call(CHANGE, RemoveMemberRequest { node_id }, |node, request| async move {
+                    AdminClient::new(node).remove_member(request).await
+                })
+                .await;
+            answer.map(|(answer, _)| answer.members)
+        })
     }
 
     async fn call<Q: Clone + Send + Sync, A, F>(

@@ -43,31 +43,41 @@ pub struct Cassandra {
 impl Cassandra {
     /// Connects, and refuses tables that are not as they should be. [`StoreError::Unavailable`] says that it is worth
     /// trying again.
-    pub async fn connect(config: &Config) -> Result<Self, StoreError> {
-        schema::check(&link::connect(config).await?, config.keyspace()?).await?;
-        let live = link::open(config).await?;
-        Ok(Self { link: Arc::new(Link::new(config.clone(), live)) })
+    pub fn connect(config: &Config) -> BoxFuture<'_, Result<Self, StoreError>> {
+        Box::pin(async move {
+            schema::check(&link::connect(config).await?, config.keyspace()?).await?;
+            let live = link::open(config).await?;
+            Ok(Self { link: Arc::new(Link::new(config.clone(), live)) })
+        })
     }
 
     /// Makes the keyspace and the tables where they are missing; three copies in every data centre where no replication
     /// is named. What is there and differs is refused, and then nothing is made.
-    pub async fn apply(config: &Config, replication: Option<&Replication>) -> Result<Applied, StoreError> {
-        schema::apply(&link::connect(config).await?, config.keyspace()?, replication).await
+    pub fn apply<'a>(
+        config: &'a Config,
+        replication: Option<&'a Replication>,
+    ) -> BoxFuture<'a, Result<Applied, StoreError>> {
+        Box::pin(async move {
+            schema::apply(&link::connect(config).await?, config.keyspace()?, replication).await
+        })
     }
 
     /// Removes the keyspace and everything in it.
-    pub async fn remove(config: &Config) -> Result<(), StoreError> {
-        let (session, keyspace) = (link::connect(config).await?, config.keyspace()?);
-        let dropped = session.query_unpaged(format!("DROP KEYSPACE IF EXISTS {keyspace}"), ()).await;
-        dropped.map(drop).map_err(|e| fault::fault(&e))
+    pub fn remove(config: &Config) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let (session, keyspace) = (link::connect(config).await?, config.keyspace()?);
+            schema::change(&session, format!("DROP KEYSPACE IF EXISTS {keyspace}")).await
+        })
     }
 
     /// What the server says its version is.
-    pub async fn version(config: &Config) -> Result<String, StoreError> {
-        let session = link::connect(config).await?;
-        let result = session.query_unpaged("SELECT release_version FROM system.local", ()).await;
-        let rows = all::<(String,)>(result.map_err(|e| fault::fault(&e))?)?;
-        Ok(rows.into_iter().next().map(|(version,)| version).unwrap_or_default())
+    pub fn version(config: &Config) -> BoxFuture<'_, Result<String, StoreError>> {
+        Box::pin(async move {
+            let session = link::connect(config).await?;
+            let result = session.query_unpaged("SELECT release_version FROM system.local", ()).await;
+            let rows = all::<(String,)>(result.map_err(|e| fault::fault(&e))?)?;
+            Ok(rows.into_iter().next().map(|(version,)| version).unwrap_or_default())
+        })
     }
 
     async fn put_state(&self, results: &Results, numbers: Numbers) -> Result<(), StoreError> {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::str::FromStr;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use scylla::client::session::Session;
 use scylla::response::PagingState;
+use scylla::statement::Statement;
 use scylla::value::CqlTimestamp;
 
 use super::config::check_keyspace;
@@ -18,6 +20,9 @@ type Column = (&'static str, &'static str);
 
 /// How many alarms are written down at once.
 const ALARMS_AT_ONCE: usize = 64;
+
+/// The time limit of one change of the schema.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Table {
     name: &'static str,
@@ -344,9 +349,9 @@ pub(super) async fn apply(
         return Ok(Applied::AlreadyThere);
     }
     let usual = Replication::Everywhere(3);
-    run(session, create_keyspace(keyspace, replication.unwrap_or(&usual))).await?;
+    change(session, create_keyspace(keyspace, replication.unwrap_or(&usual))).await?;
     for table in &missing {
-        run(session, create_table(keyspace, table)).await?;
+        change(session, create_table(keyspace, table)).await?;
     }
     let is_missing = |name: &str| missing.iter().any(|table| table.name == name);
     // Made by a program that did not have the table: its alarms are found by their ids, too.
@@ -407,7 +412,11 @@ fn differ(keyspace: &str, differences: &[String]) -> StoreError {
     StoreError::Refused(format!("the keyspace {keyspace} differs from what this program needs: {list}"))
 }
 
-async fn run(session: &Session, statement: String) -> Result<(), StoreError> {
+/// Changes the schema. The servers agree on each change, and a dropped table is flushed and saved first, so this takes
+/// longer than a request for data.
+pub(super) async fn change(session: &Session, statement: String) -> Result<(), StoreError> {
+    let mut statement = Statement::new(statement);
+    statement.set_request_timeout(Some(CHANGE_TIMEOUT));
     session.query_unpaged(statement, ()).await.map(|_| ()).map_err(|e| fault(&e))
 }
 
