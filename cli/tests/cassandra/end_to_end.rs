@@ -29,6 +29,8 @@ const CHAMBERS: usize = 24;
 const DEFENDERS: u32 = 6;
 /// One run of each chamber takes so long.
 const ROUND: Duration = Duration::from_millis(1500);
+/// How long a NATS node is away.
+const OUTAGE: Duration = Duration::from_secs(3);
 /// Six seconds until a silent worker is given up, one to redistribute, and one for the asking.
 const RECOVERY: Duration = Duration::from_secs(8);
 
@@ -212,7 +214,7 @@ fn six_defenders_lose_nothing_and_double_nothing_whatever_befalls_them_and_their
     let stop = Arc::new(AtomicBool::new(false));
     let collector = Collector::new(store.clone(), notifications);
     let sending = runtime.spawn(send(fab.clone(), collector, stop.clone()));
-    std::thread::sleep(Duration::from_secs(3));
+    until("every chamber has a run", || flows(&trial));
 
     let follower = trial.follower();
     let (took, orphans) = trial.kill(follower);
@@ -231,7 +233,7 @@ fn six_defenders_lose_nothing_and_double_nothing_whatever_befalls_them_and_their
 
     let (version, at) = (trial.steady(), Instant::now());
     servers.node(1).kill();
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(OUTAGE);
     servers.node(1).restart().unwrap();
     until("everything flows again", || flows(&trial));
     println!(

@@ -4,7 +4,7 @@ use crate::election_set;
 use crate::util;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::election_set::{Set, TERM, take};
@@ -115,14 +115,18 @@ async fn a_hundred_leaderships_survive_a_kill_of_the_raft_leader_and_nobody_else
         holders.push(tokio::spawn(hold(client.clone(), held, stop.clone())));
     }
     // Whoever tries to get one of them must fail all the time.
+    let refused = Arc::new(AtomicUsize::new(0));
     let rivals = (0..100).map(|number| {
-        let (client, stop) = (client.clone(), stop.clone());
+        let (client, stop, refused) = (client.clone(), stop.clone(), refused.clone());
         tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {
                 let candidacy = Candidacy::new(format!("election-{number}"), "rival", ttl);
                 match client.acquire(&candidacy).await {
                     Ok(Acquired::Leads(held)) => panic!("two hold election-{number}: {held:?}"),
-                    Ok(Acquired::Other(_)) | Err(Error::Unknown(_) | Error::NotDone(_)) => {}
+                    Ok(Acquired::Other(_)) => {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Err(Error::Unknown(_) | Error::NotDone(_)) => {}
                     Err(error) => panic!("{error}"),
                 }
                 tokio::time::sleep(Duration::from_millis(300)).await;
@@ -131,7 +135,8 @@ async fn a_hundred_leaderships_survive_a_kill_of_the_raft_leader_and_nobody_else
     });
     let rivals: Vec<_> = rivals.collect();
     let leader = set.leader().await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    until_async("the rivals are refused", async || (refused.load(Ordering::Relaxed) >= 100).then_some(()))
+        .await;
     set.kill(leader);
     let killed = Instant::now();
     let others: Vec<u64> = set.nodes.keys().copied().collect();
