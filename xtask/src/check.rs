@@ -1,5 +1,6 @@
 //! `check` looks and writes nothing; `fix` writes.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -14,7 +15,7 @@ type Step = (&'static str, fn() -> Result<()>);
 
 /// Runs every check, also after one has failed, so that one run shows all there is to mend.
 pub(crate) fn check() -> Result<()> {
-    let steps: [Step; 6] = [
+    let steps: [Step; 7] = [
         ("format", || succeed(&mut cargo(&["fmt", "--all", "--check"]))),
         ("lints", || {
             succeed(&mut cargo(&[
@@ -36,6 +37,7 @@ pub(crate) fn check() -> Result<()> {
         ("generated code", generated_code_is_current),
         ("dependencies", dependencies_are_used),
         ("the shipped binary", every_rule_is_kept),
+        ("the pure core", core_has_no_other_dependencies),
     ];
     let mut failed = Vec::new();
     for (name, step) in steps {
@@ -85,10 +87,31 @@ fn every_rule_is_kept() -> Result<()> {
         "--edges",
         "normal,build,features",
         "--invert",
-        "phalanx-cluster",
+        "phalanx-cluster-core",
     ]))?;
     if tree.contains("\"mutants\"") {
-        bail!("a normal dependency turns on the feature `mutants` of phalanx-cluster (docs/adr/0007)");
+        bail!("a normal dependency turns on the feature `mutants` of phalanx-cluster-core (docs/adr/0007)");
+    }
+    Ok(())
+}
+
+/// The deciding part depends on the state machines and a hash function, and on nothing else.
+fn core_has_no_other_dependencies() -> Result<()> {
+    let tree = output(&mut cargo(&[
+        "tree",
+        "--package",
+        "phalanx-cluster-core",
+        "--edges",
+        "normal",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]))?;
+    let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    let expected = BTreeSet::from(["phalanx-cluster-core", "phalanx-fsm", "xxhash-rust"]);
+    if names != expected {
+        bail!("phalanx-cluster-core depends on {names:?}, expected {expected:?}");
     }
     Ok(())
 }

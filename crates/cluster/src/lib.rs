@@ -2,8 +2,8 @@
 
 pub mod backend;
 pub mod codec;
-pub mod core;
 pub mod names;
 mod shell;
 
+pub use phalanx_cluster_core as core;
 pub use shell::*;

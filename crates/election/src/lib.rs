@@ -6,23 +6,69 @@
 //! - `raft`: how the commands are replicated, and the file they are kept in;
 //! - [`node`]: one member of the set, which answers from its own state or asks the one that leads;
 //! - `server` and `http`: what it listens on; [`agent`] puts all of it together;
-//! - [`client`]: for whoever wants to lead; [`backend`]: the same for the coordination library.
+//! - [`client`]: requests leaderships; `backend`: the same as an `Election` of `phalanx-cluster` (feature `backend`).
 //!
 //! Two leaders of one election never overlap: a lease ends by a command that names the very term it saw run out, a term is
 //! counted from later than its holder counts it, and whoever comes to lead the nodes counts every term anew.
 
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 pub mod agent;
+#[cfg(feature = "backend")]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 pub mod backend;
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 pub mod client;
 pub mod deadlines;
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 mod http;
 pub mod leases;
 mod metrics;
 pub mod names;
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 pub mod node;
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 mod raft;
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 pub mod security;
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 mod server;
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 pub mod token;
 
 pub use metrics::NAMES as METRICS;

@@ -6,11 +6,31 @@
 //! - [`engine`] is the shell: one thread per provider, one that writes, one that coordinates.
 
 pub mod core;
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 pub mod engine;
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 pub mod providers;
 mod record;
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 pub mod source;
 mod state;
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell: it has clocks, files and threads"
+)]
 pub mod store;
 mod text;
 mod urn;

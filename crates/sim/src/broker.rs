@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use phalanx_cluster::core::types::{Entry, Key, Revision, Value};
-use phalanx_cluster::core::{Condition, WriteError, Written};
+use phalanx_cluster_core::types::{Entry, Key, Revision, Value};
+use phalanx_cluster_core::{Condition, WriteError, Written};
 
 use crate::HashMap;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use phalanx_cluster::core::{Config, Guard, Tenure, WorkerState};
+use phalanx_cluster_core::{Config, Guard, Tenure, WorkerState};
 
 use crate::faults::{Fault, Injection, Shake, inject, schedule, schedule_restarts};
 use crate::ledger::{Counts, Violation};
@@ -165,7 +165,7 @@ impl Run {
     fn heal(&self, world: &mut World) {
         world.forgo_plans();
         world.calm();
-        world.lose(&phalanx_cluster::core::types::Key::FleetSize);
+        world.lose(&phalanx_cluster_core::types::Key::FleetSize);
         world.keep_messages_for(world.retention());
         for process in world.living().collect::<Vec<_>>() {
             world.resume(process);

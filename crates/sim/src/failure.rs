@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use phalanx_cluster::core::Tenure;
+use phalanx_cluster_core::Tenure;
 
 use crate::chaos::{Outcome, Run, shorten};
 use crate::faults::{Fault, Injection, Shake};

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use phalanx_cluster::core::types::Time;
+use phalanx_cluster_core::types::Time;
 
 use crate::log::Kind;
 use crate::rng::Rng;
@@ -292,7 +292,7 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
             world.step_broker_clock(dice.between(0, 20_000_000) as i64 - 10_000_000);
         }
         Fault::BucketRecreated => world.lose_cursors(),
-        Fault::MapLost => world.lose(&phalanx_cluster::core::types::Key::Map),
+        Fault::MapLost => world.lose(&phalanx_cluster_core::types::Key::Map),
         Fault::LogRecreated => world.recreate_log(),
         Fault::LostTail => world.lose_tail(dice.between(1, 20) as usize),
         Fault::Expiry => {

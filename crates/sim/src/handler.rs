@@ -1,7 +1,7 @@
 //! What a worker does with a message: read the chart state, compute, write the results. A model of the pipeline, with the
 //! order and the rules of the real one.
 
-use phalanx_cluster::core::{Ticket, Work};
+use phalanx_cluster_core::{Ticket, Work};
 
 use crate::HashMap;
 use crate::log::decode;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use phalanx_cluster::core::types::{AssignmentMap, Epoch, Holder, Time, Value, Version};
-use phalanx_cluster::core::{ATTEMPTS, Cursor, Effect, Position, Purpose, Ticket, Work, WriteError};
+use phalanx_cluster_core::types::{AssignmentMap, Epoch, Holder, Time, Value, Version};
+use phalanx_cluster_core::{ATTEMPTS, Cursor, Effect, Position, Purpose, Ticket, Work, WriteError};
 
 use crate::HashMap;
 use crate::log::{Kind, decode};

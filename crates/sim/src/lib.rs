@@ -1,6 +1,6 @@
 //! A whole cluster in one thread, on a virtual clock.
 //!
-//! The [`World`] runs many whole [`Worker`](phalanx_cluster::core::Worker) cores against a simulated [`Broker`]: the very
+//! The [`World`] runs many whole [`Worker`](phalanx_cluster_core::Worker) cores against a simulated [`Broker`]: the very
 //! code that production runs. Only time, faults and the starting of processes are driven from outside.
 //!
 //! ```
@@ -35,7 +35,7 @@ pub use faults::{Fault, Injection, Shake};
 pub use ledger::{Counts, Violation};
 pub use log::Kind;
 pub use many::{Totals, run_many};
-pub use phalanx_cluster::core::Guard;
+pub use phalanx_cluster_core::Guard;
 pub use world::{Planned, ProcessId, Publication, Setup, World};
 
 /// Quick, and in the same order in every run.

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use phalanx_cluster::core::types::Time;
-use phalanx_cluster::core::{Last, LogInfo, Message, Position};
+use phalanx_cluster_core::types::Time;
+use phalanx_cluster_core::{Last, LogInfo, Message, Position};
 
 use crate::HashMap;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use phalanx_cluster::core::types::{Holder, Key, Time};
-use phalanx_cluster::core::{Event, Purpose, Worker};
+use phalanx_cluster_core::types::{Holder, Key, Time};
+use phalanx_cluster_core::{Event, Purpose, Worker};
 
 use crate::handler::Handler;
 use crate::world::Happening;

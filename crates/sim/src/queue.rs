@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use phalanx_cluster::core::types::Time;
+use phalanx_cluster_core::types::Time;
 
 /// A queue of things to come.
 #[derive(Debug)]

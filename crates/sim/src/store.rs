@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use phalanx_cluster::core::{Origin, Position};
+use phalanx_cluster_core::{Origin, Position};
 
 use crate::HashMap;
 

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use phalanx_cluster::core::{Config, Tenure};
+use phalanx_cluster_core::{Config, Tenure};
 use phalanx_sim::chaos::{Outcome, Run};
 use phalanx_sim::{Failure, Totals, run_many};
 

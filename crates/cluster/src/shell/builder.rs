@@ -22,7 +22,7 @@ use super::worker::Shell;
 use crate::backend::{self, Backend, Election, Settings};
 use crate::core::planner::Strategy;
 use crate::core::types::{Pod, Version};
-use crate::core::{BadConfig, Config, Stopwatch, Tenure, WorkerState};
+use crate::core::{BadConfig, Config, Tenure, WorkerState};
 use crate::names;
 
 /// Why a worker was not started.
@@ -181,8 +181,7 @@ impl Builder {
                 _ => {}
             }
             let partitions = partitions::load(&*self.partitions).await?;
-            let Self { backend, settings, subjects, metrics, doorbells, election, mut config, .. } = self;
-            config.stopwatch = Stopwatch(clock::now);
+            let Self { backend, settings, subjects, metrics, doorbells, election, config, .. } = self;
             let hooks = Queue::start(self.hooks, metrics.clone());
             let broker =
                 Broker::open(backend, settings, subjects, config.log, election, hooks.clone()).await?;

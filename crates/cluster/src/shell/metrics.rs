@@ -296,8 +296,9 @@ impl Metrics {
         }
     }
 
-    /// The leader has made a map.
-    pub(super) fn planned(&self, planned: &Planned) {
+    /// Records that the leader has calculated a map. The calculation is timed as a whole. Placing goes through the partitions
+    /// once and each round of balancing does so again, so the time is divided by their numbers.
+    pub(super) fn planned(&self, planned: &Planned, took: Duration) {
         let all = &self.all;
         let trigger = match planned.window {
             _ if planned.emergency => "crash",
@@ -314,8 +315,10 @@ impl Metrics {
         } else {
             all.rebalances.inc();
         }
-        all.placing.observe(planned.placing.as_secs_f64());
-        all.balancing.observe(planned.balancing.as_secs_f64());
+        let (placing, balancing) = (1.0, f64::from(planned.rounds));
+        let took = took.as_secs_f64();
+        all.placing.observe(took * placing / (placing + balancing));
+        all.balancing.observe(took * balancing / (placing + balancing));
         all.rounds.set(i64::from(planned.rounds));
     }
 

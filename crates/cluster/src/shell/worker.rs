@@ -312,7 +312,7 @@ impl<'a> Life<'a> {
             Effect::Assign { version, added, removed } => self.assign(version, added, removed),
             Effect::Grant { partition, take } => self.granted.push(Owned { partition, take: Some(take) }),
             Effect::Drain => self.let_go_of_everything(Some(self.tell(Event::Drained))),
-            Effect::Notice(notice) => self.notice(notice),
+            Effect::Notice(notice) => self.notice(notice, took),
             Effect::Warn(warning) => self.shell.hooks.report(match warning {
                 Warning::PoolExhausted { ids } => Problem::PoolExhausted { ids },
                 Warning::IdentityLost { id } => Problem::IdentityLost { id },
@@ -414,7 +414,7 @@ impl<'a> Life<'a> {
         Box::new(move || drop(signals.send(Signal::Event(event))))
     }
 
-    fn notice(&mut self, notice: Notice) {
+    fn notice(&mut self, notice: Notice, took: Duration) {
         let all = &self.shell.metrics.all;
         let problem = match notice {
             Notice::Committed { partition, position, dead } => {
@@ -441,7 +441,7 @@ impl<'a> Life<'a> {
                 return;
             }
             Notice::Planned(planned) => {
-                self.shell.metrics.planned(&planned);
+                self.shell.metrics.planned(&planned, took);
                 return;
             }
         };

@@ -1,6 +1,5 @@
 //! Tests that start processes of their own.
 #![allow(clippy::unwrap_used, reason = "helpers fail as the test does")]
-#![allow(clippy::disallowed_macros, reason = "a test says what it measured")]
 
 #[path = "../fleet/mod.rs"]
 mod fleet;

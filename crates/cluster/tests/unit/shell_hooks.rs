@@ -1,5 +1,4 @@
 //! Hooks that fail, panic and block: reported, in order, and no concern of the worker's heart.
-#![allow(clippy::disallowed_methods, reason = "a hook that blocks must block")]
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

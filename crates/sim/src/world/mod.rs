@@ -10,10 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use phalanx_cluster::core::types::{
-    AssignmentMap, Entry, Key, Pod, Revision, Time, Value, Version, WorkerId,
-};
-use phalanx_cluster::core::{
+use phalanx_cluster_core::types::{AssignmentMap, Entry, Key, Pod, Revision, Time, Value, Version, WorkerId};
+use phalanx_cluster_core::{
     Condition, Config, Effect, Event, Guard, Notice, Outcome, Page, Purpose, ReadError, Subjects, Survey,
     Tenure, Ticket, Worker, WorkerState, WriteError,
 };

@@ -192,7 +192,7 @@ impl World {
         key: &Key,
         value: Value,
         condition: Condition,
-    ) -> Result<phalanx_cluster::core::Written, WriteError> {
+    ) -> Result<phalanx_cluster_core::Written, WriteError> {
         let before = self.broker.get(key).map(|entry| entry.value.clone());
         let result = self.broker.write(self.micros(), key, value.clone(), condition);
         result?;

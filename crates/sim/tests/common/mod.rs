@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use phalanx_cluster::core::{Config, Guard, WorkerState};
+use phalanx_cluster_core::{Config, Guard, WorkerState};
 use phalanx_sim::{ProcessId, Setup, World};
 
 pub fn s(seconds: u64) -> Duration {

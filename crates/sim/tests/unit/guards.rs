@@ -2,8 +2,8 @@
 
 use crate::common;
 use crate::common::{broken, fleet, ms, needs, s, unless, wait};
-use phalanx_cluster::core::types::{Key, WorkerId};
-use phalanx_cluster::core::{Guard, Purpose, WorkerState};
+use phalanx_cluster_core::types::{Key, WorkerId};
+use phalanx_cluster_core::{Guard, Purpose, WorkerState};
 use phalanx_sim::{Kind, ProcessId, World};
 
 #[test]

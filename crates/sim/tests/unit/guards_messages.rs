@@ -1,7 +1,7 @@
 //! For each rule about cursors, rows and dead letters, a schedule in which a promise breaks without it and holds with it.
 
 use crate::common::{breached, broken, fleet, fleet_with, ms, needs, s, wait};
-use phalanx_cluster::core::{Config, Guard};
+use phalanx_cluster_core::{Config, Guard};
 use phalanx_sim::{Kind, ProcessId, World};
 
 /// Three calm workers; a chamber of the second one, and the workers.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{Rollout, maps, ms, owned, plant_with, s, settle, start, wait};
-use phalanx_cluster::core::{Config, Tenure, WorkerState};
+use phalanx_cluster_core::{Config, Tenure, WorkerState};
 use phalanx_sim::{ProcessId, World};
 
 const TERM: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use crate::common;
 use crate::common::{Map, calm, maps, ms, owned, s, settle, start, wait};
-use phalanx_cluster::core::WorkerState;
+use phalanx_cluster_core::WorkerState;
 use phalanx_sim::World;
 
 /// The orphans have a living owner within seven seconds: invariant 13.

@@ -2,7 +2,7 @@
 //! integration and the chaos tests of the implementation plan.
 
 use crate::common::{calm, is_ready, maps, ms, owned, plant, s, settle, start, wait};
-use phalanx_cluster::core::WorkerState;
+use phalanx_cluster_core::WorkerState;
 use phalanx_sim::{ProcessId, World};
 
 /// CSM-1, CSM-M1, CSM-T1.

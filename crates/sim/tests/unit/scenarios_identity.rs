@@ -1,7 +1,7 @@
 //! Ids: who gets one, who waits, who gives it back.
 
 use crate::common::{calm, maps, ms, plant, plant_with, s, settle, start};
-use phalanx_cluster::core::Config;
+use phalanx_cluster_core::Config;
 
 /// CI-1.
 #[test]

@@ -1,7 +1,7 @@
 //! What becomes of a message: committed, tried again, or put aside with its reason.
 
 use crate::common::{broken, maps, s, start, wait};
-use phalanx_cluster::core::Config;
+use phalanx_cluster_core::Config;
 use phalanx_sim::{Kind, Setup, World};
 
 /// CI-4: a success is committed, a failure is tried again up to three times, what can never succeed is a dead letter.

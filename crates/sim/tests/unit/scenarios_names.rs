@@ -7,7 +7,7 @@ const CRASH: &str = include_str!("scenarios_crash.rs");
 const IDENTITY: &str = include_str!("scenarios_identity.rs");
 const MESSAGES: &str = include_str!("scenarios_messages.rs");
 const MACHINES: &str = include_str!("../../../cluster/tests/unit/machines.rs");
-const TRIGGER: &str = include_str!("../../../cluster/src/core/trigger.rs");
+const TRIGGER: &str = include_str!("../../../cluster-core/src/trigger.rs");
 
 /// Scenario, the file of its test, and the test.
 const TESTS: &[(&str, &str, &str)] = &[

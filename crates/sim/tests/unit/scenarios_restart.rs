@@ -1,7 +1,7 @@
 //! Clean restarts of a whole fleet: with leave records that expire, and in an embedded folder that discards them.
 
 use crate::common::{broken, ms, s, settle, start, wait};
-use phalanx_cluster::core::Config;
+use phalanx_cluster_core::Config;
 use phalanx_sim::{Kind, Setup, World};
 
 const WORKERS: u32 = 3;

@@ -2,7 +2,7 @@
 
 use crate::common;
 use crate::common::{Rollout, calm, is_ready, maps, ms, owned, s, settle, start, wait};
-use phalanx_cluster::core::types::{Key, Value};
+use phalanx_cluster_core::types::{Key, Value};
 use phalanx_sim::{Kind, World};
 
 fn roll(world: &mut World, replicas: usize, surge: usize, unavailable: usize) -> u64 {

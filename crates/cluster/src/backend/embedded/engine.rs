@@ -1,5 +1,4 @@
 //! The thread that owns the database, and its transactions.
-#![allow(clippy::disallowed_methods, reason = "the shell reads clocks; the core does not")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -16,15 +16,14 @@ const NEED_MARGIN: f64 = 1.005;
 /// Each pass makes the fleet strictly better, and few are ever needed; this only bounds the time of hopeless cases.
 const PASSES: u32 = 64;
 
-/// Places whatever nobody has, says so, and balances. Returns in how many rounds.
-pub(super) fn balance(fleet: &mut Fleet, options: &Options, placed: &mut dyn FnMut()) -> u32 {
+/// Places the partitions without an owner, then balances the fleet. Returns the number of rounds.
+pub(super) fn balance(fleet: &mut Fleet, options: &Options) -> u32 {
     if fleet.parts.iter().all(|part| !part.was_owned) {
         // Nobody has anything yet: start where a hash ring would, which is the same for every leader.
         ring::place_unowned(fleet, options.vnodes);
     } else if fleet.parts.iter().any(|part| part.owner == NOBODY) {
         spread(fleet, options.repair_rounds);
     }
-    placed();
     for round in 0..PASSES {
         let badness = fleet.badness();
         if badness[0] == 0 {

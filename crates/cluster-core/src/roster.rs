@@ -175,8 +175,8 @@ impl Roster {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::core::config::Config;
-    use crate::core::types::Pod;
+    use crate::config::Config;
+    use crate::types::Pod;
 
     fn s(seconds: u64) -> Time {
         Time::from_secs(seconds)
@@ -186,7 +186,7 @@ pub(super) mod tests {
         beat_of(Holder { id: WorkerId(3), incarnation: Incarnation(incarnation) })
     }
 
-    pub(in crate::core) fn beat_of(holder: Holder) -> Heartbeat {
+    pub(crate) fn beat_of(holder: Holder) -> Heartbeat {
         Heartbeat {
             pod: Pod { name: "pod".into(), uid: "uid".into() },
             holder: Some(holder),
@@ -203,7 +203,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::core) fn healthy_clock(now: u64) -> HealthyClock {
+    pub(crate) fn healthy_clock(now: u64) -> HealthyClock {
         let mut clock = HealthyClock::new(s(0), &Config::default());
         (0..=now).for_each(|second| clock.echoed(s(second), s(second)));
         clock

@@ -34,7 +34,7 @@ impl Chamber {
     }
 
     /// A swap was answered.
-    pub(in crate::core) fn written(
+    pub(crate) fn written(
         &mut self,
         ticket: Ticket,
         result: Result<Written, WriteError>,
@@ -69,7 +69,7 @@ impl Chamber {
     }
 
     /// The cursor was read to see what became of a swap.
-    pub(in crate::core) fn fetched(
+    pub(crate) fn fetched(
         &mut self,
         ticket: Ticket,
         result: Result<Option<Entry>, ReadError>,

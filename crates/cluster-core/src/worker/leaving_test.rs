@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::core::cursor::tests::cursor;
-use crate::core::types::{
+use crate::cursor::tests::cursor;
+use crate::types::{
     Assignment, AssignmentMap, Claim, Entry, Epoch, Holder, Incarnation, Key, Lifecycle, Partitions, Pod,
     Revision, Time, Value, Version, WorkerId,
 };
-use crate::core::{
+use crate::{
     Condition, Config, Cursor, Effect, Event, Last, LogInfo, Message, Outcome, Page, Position, Predecessor,
     Purpose, Survey, Ticket, Worker, WriteError, Written,
 };

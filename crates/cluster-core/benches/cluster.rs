@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_macros, reason = "a benchmark prints its figures")]
 
-use phalanx_cluster::core::planner::{Item, Mode, Options, plan};
+use phalanx_cluster_core::planner::{Item, Mode, Options, plan};
 use phalanx_testkit::measure::median;
 
 fn main() {

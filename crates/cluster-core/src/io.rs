@@ -387,10 +387,6 @@ pub struct Planned {
     pub orphans: usize,
     /// In how many rounds the fleet was balanced.
     pub rounds: u32,
-    /// How long placing what nobody had took, by [`Config::stopwatch`](super::Config::stopwatch).
-    pub placing: Duration,
-    /// How long balancing took.
-    pub balancing: Duration,
 }
 
 /// Something a person should know.

@@ -164,8 +164,8 @@ impl UnreleasedCursors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::cursor::tests::{cursor, holder};
-    use crate::core::io::{ReadError, Written};
+    use crate::cursor::tests::{cursor, holder};
+    use crate::io::{ReadError, Written};
 
     /// The holder of the test cursor.
     const ME: (u32, u64) = (1, 1);

@@ -574,8 +574,7 @@ impl Controller {
             _ => Lifecycle::ColdStart.next(),
         };
         let options = &around.config.planner;
-        let stopwatch = around.config.stopwatch;
-        let draft = Draft { current, wanted, workers, receivers, mode, options, stopwatch };
+        let draft = Draft { current, wanted, workers, receivers, mode, options };
         let imprint =
             Imprint { version: self.next_version(around), epoch: self.epoch, lifecycle, fleet_size: size };
         let (map, planned) = draft.make(imprint);
@@ -621,7 +620,6 @@ impl Controller {
             receivers: &map.workers,
             mode: Mode::Planned,
             options: &around.config.planner,
-            stopwatch: around.config.stopwatch,
         };
         draft.would_move()
     }

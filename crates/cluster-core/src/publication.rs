@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::config::Stopwatch;
 use super::io::Planned;
 use super::planner::{self, Item, Mode, Plan};
 use super::strangers::Wanted;
@@ -17,7 +16,6 @@ pub(super) struct Draft<'a> {
     pub(super) receivers: &'a BTreeSet<WorkerId>,
     pub(super) mode: Mode,
     pub(super) options: &'a planner::Options,
-    pub(super) stopwatch: Stopwatch,
 }
 
 /// What a map says besides who owns what.
@@ -29,7 +27,7 @@ pub(super) struct Imprint {
 }
 
 impl Draft<'_> {
-    fn plan(&self, placed: &mut dyn FnMut()) -> Plan {
+    fn plan(&self) -> Plan {
         let ids = |workers: &BTreeSet<WorkerId>| workers.iter().map(|id| id.0).collect::<Vec<_>>();
         let items: Vec<Item<'_>> = self
             .wanted
@@ -42,23 +40,17 @@ impl Draft<'_> {
             })
             .collect();
         let (workers, receivers) = (ids(self.workers), ids(self.receivers));
-        planner::plan_with(&items, &workers, &receivers, self.options, self.mode, placed)
+        planner::plan_with(&items, &workers, &receivers, self.options, self.mode)
     }
 
     /// The next map, and how it came to be.
     pub(super) fn make(&self, imprint: Imprint) -> (AssignmentMap, Planned) {
-        let began = self.stopwatch.0();
-        let mut balancing = None;
-        let plan = self.plan(&mut || balancing = Some(self.stopwatch.0()));
-        let ended = self.stopwatch.0();
-        let placed = balancing.unwrap_or(ended);
+        let plan = self.plan();
         let planned = Planned {
             window: None,
             emergency: self.mode == Mode::Emergency,
             orphans: self.orphans(),
             rounds: plan.statistics.rounds,
-            placing: placed.saturating_sub(began),
-            balancing: ended.saturating_sub(placed),
         };
         let owners = plan.owners.iter().map(|&owner| WorkerId(owner));
         let assignments: BTreeMap<_, _> = self
@@ -94,7 +86,7 @@ impl Draft<'_> {
     /// Whether a planned calculation for the map's own workers would move anything: it is outside the threshold and
     /// could be nearer.
     pub(super) fn would_move(&self) -> bool {
-        self.plan(&mut || {}).statistics.moved_count > 0
+        self.plan().statistics.moved_count > 0
     }
 }
 

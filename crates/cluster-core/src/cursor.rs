@@ -188,13 +188,13 @@ impl Cursor {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::core::types::{Incarnation, WorkerId};
+    use crate::types::{Incarnation, WorkerId};
 
-    pub(in crate::core) fn holder(id: u32, incarnation: u64) -> Holder {
+    pub(crate) fn holder(id: u32, incarnation: u64) -> Holder {
         Holder { id: WorkerId(id), incarnation: Incarnation(incarnation) }
     }
 
-    pub(in crate::core) fn cursor() -> Cursor {
+    pub(crate) fn cursor() -> Cursor {
         let position = Position { generation: 1, sequence: 7 };
         Cursor {
             position,

@@ -14,7 +14,7 @@ const ABOVE_THE_LATE: u64 = 60_000_000;
 
 impl Chamber {
     /// A bell rang: something may be there to read.
-    pub(in crate::core) fn rung(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn rung(&mut self, ctx: &mut Context<'_>) {
         self.rung = true;
         self.early = 0;
         if self.activity == Activity::Resting && self.known.is_some() && self.survey.is_none() {
@@ -23,7 +23,7 @@ impl Chamber {
     }
 
     /// Cursor and log were looked at, the log after the cursor.
-    pub(in crate::core) fn surveyed(
+    pub(crate) fn surveyed(
         &mut self,
         entry: Option<Entry>,
         log: Option<(LogInfo, Option<Last>)>,
@@ -97,7 +97,7 @@ impl Chamber {
     }
 
     /// Takes the cursor if its holder has let go.
-    pub(in crate::core) fn hand_over(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn hand_over(&mut self, ctx: &mut Context<'_>) {
         let (Activity::HandingOver { since }, Some(known)) = (&self.activity, &self.known) else { return };
         let gainer = Gainer {
             me: ctx.ground.me,
@@ -160,7 +160,7 @@ impl Chamber {
     }
 
     /// The store says how far this partition came.
-    pub(in crate::core) fn traced(
+    pub(crate) fn traced(
         &mut self,
         ticket: Ticket,
         result: Result<Option<Origin>, ReadError>,

@@ -22,12 +22,7 @@ impl Chamber {
     }
 
     /// The log was read.
-    pub(in crate::core) fn page(
-        &mut self,
-        ticket: Ticket,
-        result: Result<Page, ReadError>,
-        ctx: &mut Context<'_>,
-    ) {
+    pub(crate) fn page(&mut self, ticket: Ticket, result: Result<Page, ReadError>, ctx: &mut Context<'_>) {
         let Activity::Reading { ticket: asked, leader } = self.activity else { return };
         if asked != ticket {
             return;

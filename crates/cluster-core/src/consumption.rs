@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Guard;
-use super::chamber::{Activity, Chamber, Context};
 use super::config::Config;
 use super::health::HealthyClock;
 use super::holdings::Change;
 use super::io::{Effect, Event, Last, LogInfo, Purpose, ReadError, Survey, Tickets};
+use super::partition::{Activity, Chamber, Context};
 use super::release::{LastCursor, UnreleasedCursors};
 use super::roster::Roster;
 use super::types::{AssignmentMap, Entry, Holder, Time, Version};

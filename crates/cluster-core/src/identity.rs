@@ -390,7 +390,7 @@ fn claim_of(entry: &Entry) -> Option<&Claim> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::roster::tests::healthy_clock;
+    use crate::roster::tests::healthy_clock;
 
     const ID: WorkerId = WorkerId(0);
 

@@ -5,7 +5,6 @@
 //! the roster), `trigger` (windows), `suspects` (before anybody is declared dead), `publication` and `controller`
 //! (the leader's maps), `holdings` (what a map makes one own) and `shutdown`.
 
-mod chamber;
 mod config;
 mod consumption;
 mod controller;
@@ -19,6 +18,7 @@ mod health;
 mod holdings;
 mod identity;
 mod io;
+mod partition;
 pub mod planner;
 mod publication;
 mod release;
@@ -32,7 +32,7 @@ mod trigger;
 pub mod types;
 mod worker;
 
-pub use config::{BadConfig, Config, Stopwatch, Tenure};
+pub use config::{BadConfig, Config, Tenure};
 pub use cursor::{ATTEMPTS, Cursor, Position, Predecessor};
 pub use guards::Guard;
 pub use io::{

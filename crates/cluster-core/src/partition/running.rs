@@ -10,7 +10,7 @@ use super::{Activity, Chamber, Context, Goal, Known, RETRY, Then};
 
 impl Chamber {
     /// A slot is free for the message that waits.
-    pub(in crate::core) fn start(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn start(&mut self, ctx: &mut Context<'_>) {
         let Activity::Ready { message, .. } = &self.activity else { return };
         let message = message.clone();
         match &self.known {
@@ -52,7 +52,7 @@ impl Chamber {
     }
 
     /// A message was processed, or not.
-    pub(in crate::core) fn processed(&mut self, ticket: Ticket, outcome: Outcome, ctx: &mut Context<'_>) {
+    pub(crate) fn processed(&mut self, ticket: Ticket, outcome: Outcome, ctx: &mut Context<'_>) {
         let Activity::Running { ticket: asked, message } = &self.activity else { return };
         let Some(known) = self.known.as_ref().filter(|_| *asked == ticket) else { return };
         let message = message.clone();
@@ -128,7 +128,7 @@ impl Chamber {
     }
 
     /// A dead message was written down, or its letter is in the stream; if not, it is tried again.
-    pub(in crate::core) fn done(&mut self, ticket: Ticket, happened: bool, ctx: &mut Context<'_>) {
+    pub(crate) fn done(&mut self, ticket: Ticket, happened: bool, ctx: &mut Context<'_>) {
         match &self.activity {
             Activity::Burying { ticket: asked, message } if *asked == ticket => {
                 let message = message.clone();

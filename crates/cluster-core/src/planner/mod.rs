@@ -8,7 +8,7 @@
 //! names, never by position.
 //!
 //! ```
-//! use phalanx_cluster::core::planner::{Item, Mode, Options, plan};
+//! use phalanx_cluster_core::planner::{Item, Mode, Options, plan};
 //!
 //! let names = ["etch-1:A", "etch-1:B", "etch-2:A", "etch-2:B"];
 //! let items: Vec<Item> = names.iter().map(|name| Item { name, weight: 10, previous: None }).collect();
@@ -95,18 +95,17 @@ pub struct Plan {
 ///
 /// A name that stands several times is one partition with its heaviest weight. Without workers nobody owns anything.
 pub fn plan(items: &[Item<'_>], workers: &[u32], options: &Options, mode: Mode) -> Plan {
-    plan_with(items, workers, workers, options, mode, &mut || {})
+    plan_with(items, workers, workers, options, mode)
 }
 
 /// As [`plan`], giving orphans in an emergency only to `receivers`: a worker that has not been heard for a moment keeps
-/// what it has, and is given nothing more. Calls `placed` between placing what nobody has and balancing.
+/// what it has, and is given nothing more.
 pub fn plan_with(
     items: &[Item<'_>],
     workers: &[u32],
     receivers: &[u32],
     options: &Options,
     mode: Mode,
-    placed: &mut dyn FnMut(),
 ) -> Plan {
     let mut workers = workers.to_vec();
     workers.sort_unstable();
@@ -121,7 +120,7 @@ pub fn plan_with(
     let mut rounds = 0;
     match (mode, options.strategy) {
         (Mode::Emergency, _) => emergency::place_orphans(&mut fleet, |id| receivers.contains(&id)),
-        (Mode::Planned, Strategy::Weighted) => rounds = balance::balance(&mut fleet, options, placed),
+        (Mode::Planned, Strategy::Weighted) => rounds = balance::balance(&mut fleet, options),
         (Mode::Planned, Strategy::ConsistentHash) => ring::place_all(&mut fleet, options.vnodes),
         (Mode::Planned, Strategy::RoundRobin) => round_robin::place_all(&mut fleet, items),
     }

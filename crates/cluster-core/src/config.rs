@@ -1,8 +1,7 @@
 //! How a worker is set up.
 
+use std::fmt;
 use std::time::Duration;
-
-use thiserror::Error;
 
 use super::types::Revision;
 use super::{Guard, planner};
@@ -50,8 +49,6 @@ pub struct Config {
     pub stranger_interval: Duration,
     /// How partitions are spread.
     pub planner: planner::Options,
-    /// By what calculations are timed, to be told and never to be decided by.
-    pub stopwatch: Stopwatch,
     /// The rule to work without.
     #[cfg(feature = "mutants")]
     pub without: Option<Guard>,
@@ -65,23 +62,6 @@ pub enum Tenure {
     /// Its grantor, after this long. Nobody else gets it before; the holder counts from when it asked, so it stops
     /// sooner.
     Term(Duration),
-}
-
-/// Says how late it is; the default says always the same.
-#[derive(Clone, Copy, Debug)]
-pub struct Stopwatch(pub fn() -> Duration);
-
-/// Nothing depends on which it is.
-impl PartialEq for Stopwatch {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Default for Stopwatch {
-    fn default() -> Self {
-        Self(|| Duration::ZERO)
-    }
 }
 
 impl Default for Config {
@@ -108,7 +88,6 @@ impl Default for Config {
             clean_interval: s(24 * 3600),
             stranger_interval: s(60),
             planner: planner::Options::default(),
-            stopwatch: Stopwatch::default(),
             #[cfg(feature = "mutants")]
             without: None,
         }
@@ -116,26 +95,21 @@ impl Default for Config {
 }
 
 /// Settings that do not fit together.
-#[derive(Clone, Debug, PartialEq, Error)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum BadConfig {
-    /// A time that may not be zero is.
-    #[error("{name} is 0; it must be longer")]
+    /// A value that must not be zero is zero.
     Zero {
         /// The setting.
         name: &'static str,
     },
-    /// The lease would outlive its renewal too little.
-    #[error("the lease is renewed every {renewal:?} and lasts {term:?}: it must last at least twice as long")]
+    /// The lease ends too soon after its renewal.
     LeaseTooShort {
         /// The renewal interval.
         renewal: Duration,
         /// The term.
         term: Duration,
     },
-    /// A leader could lose its lease while its chambers are still its own.
-    #[error(
-        "the lease lasts {term:?}, and a silent worker counts as crashed after {crash:?}: the lease must last longer"
-    )]
+    /// A leader could lose its lease while its partitions are still its own.
     LeaseBeforeCrash {
         /// The term.
         term: Duration,
@@ -143,7 +117,6 @@ pub enum BadConfig {
         crash: Duration,
     },
     /// More workers are wanted than there are ids.
-    #[error("the fleet size is {fleet_size} and there are {max_workers} ids")]
     FleetTooLarge {
         /// The fleet size.
         fleet_size: u32,
@@ -151,8 +124,32 @@ pub enum BadConfig {
         max_workers: u32,
     },
     /// The threshold is not a part of the mean.
-    #[error("the threshold is {0}; it must lie between 0 and 1")]
     Threshold(f64),
+}
+
+impl std::error::Error for BadConfig {}
+
+impl fmt::Display for BadConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zero { name } => write!(f, "{name} is 0; it must be longer"),
+            Self::LeaseTooShort { renewal, term } => write!(
+                f,
+                "the lease is renewed every {renewal:?} and lasts {term:?}: it must last at least twice as long"
+            ),
+            Self::LeaseBeforeCrash { term, crash } => write!(
+                f,
+                "the lease lasts {term:?}, and a silent worker counts as crashed after {crash:?}: the lease must last \
+                 longer"
+            ),
+            Self::FleetTooLarge { fleet_size, max_workers } => {
+                write!(f, "the fleet size is {fleet_size} and there are {max_workers} ids")
+            }
+            Self::Threshold(threshold) => {
+                write!(f, "the threshold is {threshold}; it must lie between 0 and 1")
+            }
+        }
+    }
 }
 
 impl Config {

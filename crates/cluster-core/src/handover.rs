@@ -80,9 +80,9 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::core::cursor::tests::{cursor, holder};
-    use crate::core::roster::tests::{beat_of, healthy_clock};
-    use crate::core::types::{Epoch, Heartbeat, Lifecycle, Version, WorkerId};
+    use crate::cursor::tests::{cursor, holder};
+    use crate::roster::tests::{beat_of, healthy_clock};
+    use crate::types::{Epoch, Heartbeat, Lifecycle, Version, WorkerId};
 
     fn map(version: u64) -> AssignmentMap {
         AssignmentMap {
