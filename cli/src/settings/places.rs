@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use phalanx_cluster::backend::Settings;
+use phalanx_cluster::backend::StoreConfig;
 use phalanx_cluster_nats as nats;
 use phalanx_defender::store::cassandra;
 
@@ -14,7 +14,7 @@ use super::variables::Connections;
 pub(crate) struct Places {
     pub(crate) coordination: Coordination,
     pub(crate) charts: Charts,
-    pub(crate) settings: Settings,
+    pub(crate) settings: StoreConfig,
 }
 
 /// Where defenders meet.
@@ -46,8 +46,8 @@ impl Places {
     }
 }
 
-fn settings(given: &Connections) -> Settings {
-    let mut settings = Settings::default();
+fn settings(given: &Connections) -> StoreConfig {
+    let mut settings = StoreConfig::default();
     let name = |place: &mut String, given: &Option<String>| {
         if let Some(name) = text(given) {
             *place = name;

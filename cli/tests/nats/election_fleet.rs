@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::election_set::Set;
 use crate::util::fleet::{Ground, Member};
 use crate::util::running::strategy;
-use phalanx_cluster::backend::{Backend as _, Settings};
+use phalanx_cluster::backend::{Backend as _, StoreConfig};
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_election::client::Client;
 use phalanx_testkit::nats::Server;
@@ -127,7 +127,7 @@ fn a_fleet_elects_through_the_agent_whoever_of_both_dies() {
     assert!(holder.starts_with(&format!("{id}.")), "{holder} and not {id}");
     runtime.block_on(async {
         let nats = Nats::connect(&Config::new(server.url())).await.unwrap();
-        let bucket = nats.bucket(&Settings::default().election).await.unwrap();
+        let bucket = nats.bucket(&StoreConfig::default().election).await.unwrap();
         assert!(bucket.get("leader").await.unwrap().is_none(), "no lease lies at NATS");
     });
 

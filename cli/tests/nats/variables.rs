@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::util::fleet::{Ground, Member};
 use crate::util::running::{self, ask, csv, strategy};
 use crate::util::{phalanx_command, run};
-use phalanx_cluster::backend::{Backend as _, BucketConfig, LogConfig, Settings, WatchEvent};
-use phalanx_cluster::core::planner::{Item, Mode, Options, Strategy, plan};
+use phalanx_cluster::backend::{Backend as _, BucketConfig, LogConfig, StoreConfig, WatchEvent};
+use phalanx_cluster::core::planner::{Mode, Options, PlannerInput, Strategy, plan};
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_testkit::nats::Server;
 use phalanx_testkit::process;
@@ -70,7 +70,7 @@ fn buckets_and_streams_have_the_names_they_are_given() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let nats = Nats::connect(&Config::new(server.url())).await.unwrap();
-        let usual = Settings::default();
+        let usual = StoreConfig::default();
         let open = async |config: &BucketConfig, name: &str| {
             nats.bucket(&BucketConfig { name: name.to_owned(), ..config.clone() }).await.unwrap()
         };
@@ -223,7 +223,7 @@ fn the_lease_is_renewed_at_half_of_its_length() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (stored, next) = runtime.block_on(async {
         let nats = Nats::connect(&Config::new(server.url())).await.unwrap();
-        let mut watch = nats.bucket(&Settings::default().election).await.unwrap().watch().await.unwrap();
+        let mut watch = nats.bucket(&StoreConfig::default().election).await.unwrap().watch().await.unwrap();
         let mut stored = async || loop {
             if let Some(WatchEvent::Put(entry)) = watch.next().await {
                 return entry.stored_at;
@@ -239,8 +239,8 @@ fn the_lease_is_renewed_at_half_of_its_length() {
 /// The owners of chambers of these weights on two defenders.
 fn planned(weights: &[u64], options: &Options) -> Vec<String> {
     let names: Vec<String> = (0..weights.len()).map(|n| format!("etch-01:{n}")).collect();
-    let item = |(name, weight)| Item { name, weight, previous: None };
-    let items: Vec<Item<'_>> =
+    let item = |(name, weight)| PlannerInput { name, weight, previous: None };
+    let items: Vec<PlannerInput<'_>> =
         names.iter().map(String::as_str).zip(weights.iter().copied()).map(item).collect();
     let owners = plan(&items, &[0, 1], options, Mode::Planned).owners;
     owners.iter().map(|id| format!("defender-{id}")).collect()

@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_macros, reason = "a benchmark prints its figures")]
 
-use phalanx_cluster_core::planner::{Item, Mode, Options, plan};
+use phalanx_cluster_core::planner::{Mode, Options, PlannerInput, plan};
 use phalanx_testkit::measure::median;
 
 fn main() {
@@ -20,12 +20,12 @@ fn main() {
 fn planner(count: usize, from: u32, to: u32) {
     let parts = synthetic(count);
     let options = Options { threshold: 0.05, ..Options::default() };
-    let items = |owners: &[u32]| -> Vec<Item<'_>> {
+    let items = |owners: &[u32]| -> Vec<PlannerInput<'_>> {
         let previous = owners.iter().copied().map(Some).chain(std::iter::repeat(None));
         parts
             .iter()
             .zip(previous)
-            .map(|((name, weight), previous)| Item { name, weight: *weight, previous })
+            .map(|((name, weight), previous)| PlannerInput { name, weight: *weight, previous })
             .collect()
     };
     let ids = |n: u32| (0..n).collect::<Vec<u32>>();
@@ -51,6 +51,6 @@ fn synthetic(count: usize) -> Vec<(String, u64)> {
         (state >> 11) as f64 / (1u64 << 53) as f64
     };
     (0..count)
-        .map(|i| (format!("tool{:04}:chamber{}", i / 4, i % 4), (30_000.0 * 120f64.powf(uniform())) as u64))
+        .map(|i| (format!("tool{:04}:partition{}", i / 4, i % 4), (30_000.0 * 120f64.powf(uniform())) as u64))
         .collect()
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::types::Revision;
-use super::{Guard, planner};
+use super::{ProtocolRule, planner};
 
 /// The settings of one worker. The defaults are those of the design.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,17 +14,17 @@ pub struct Config {
     /// How long a lease lasts.
     pub lease_term: Duration,
     /// What ends a lease whose holder does not.
-    pub tenure: Tenure,
+    pub lease_expiry: LeaseExpiry,
     /// How often a lease is renewed.
     pub lease_renewal: Duration,
     /// A claim that has not changed for this long is nobody's.
-    pub claim_stale: Duration,
+    pub claim_expiry: Duration,
     /// How long a cold start waits for workers.
     pub cold_start_window: Duration,
     /// How long a planned change waits for more of its kind.
     pub scale_window: Duration,
-    /// How long the chambers of a worker that left wait for its next life, where the fleet size is known.
-    pub replacement_grace: Duration,
+    /// How long the partitions of a worker that left wait for its next life, where the fleet size is known.
+    pub replacement_grace_period: Duration,
     /// How many ids there are.
     pub max_workers: u32,
     /// How many workers there should be.
@@ -34,7 +34,7 @@ pub struct Config {
     /// Whether a crash is acted on at once; otherwise it waits a planned window.
     pub crash_immediate: bool,
     /// Whether partitions have a log that is read and committed; otherwise only who owns what is decided.
-    pub log: bool,
+    pub consumes_log: bool,
     /// How many messages are processed at once.
     pub max_concurrent: usize,
     /// How long one message may take, and how long a gainer waits for the last holder.
@@ -42,26 +42,26 @@ pub struct Config {
     /// How long a leaving worker waits for what runs.
     pub drain_timeout: Duration,
     /// How often every owned partition is looked at, whether a bell rang or not.
-    pub sweep_interval: Duration,
+    pub poll_interval: Duration,
     /// How often it is noted that a silent partition has nothing unread: well below the age at which the log forgets.
-    pub clean_interval: Duration,
+    pub watermark_interval: Duration,
     /// How often the leader looks for partitions that have messages and are not in the list.
-    pub stranger_interval: Duration,
+    pub unlisted_scan_interval: Duration,
     /// How partitions are spread.
     pub planner: planner::Options,
     /// The rule to work without.
     #[cfg(feature = "mutants")]
-    pub without: Option<Guard>,
+    pub disabled_rule: Option<ProtocolRule>,
 }
 
 /// What ends a lease whose holder neither renews it nor gives it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tenure {
+pub enum LeaseExpiry {
     /// Any worker that has not heard the holder for as long as a crash takes: the holder has fenced itself by then.
-    Silence,
+    OnSilence,
     /// Its grantor, after this long. Nobody else gets it before; the holder counts from when it asked, so it stops
     /// sooner.
-    Term(Duration),
+    AfterTerm(Duration),
 }
 
 impl Default for Config {
@@ -70,33 +70,33 @@ impl Default for Config {
         Self {
             heartbeat_interval: s(2),
             lease_term: s(10),
-            tenure: Tenure::Silence,
+            lease_expiry: LeaseExpiry::OnSilence,
             lease_renewal: s(5),
-            claim_stale: s(30),
+            claim_expiry: s(30),
             cold_start_window: s(30),
             scale_window: s(10),
-            replacement_grace: s(45),
+            replacement_grace_period: s(45),
             max_workers: 100,
             fleet_size: None,
             controller_enabled: true,
             crash_immediate: true,
-            log: true,
+            consumes_log: true,
             max_concurrent: 10,
             process_timeout: s(30),
             drain_timeout: s(25),
-            sweep_interval: s(10),
-            clean_interval: s(24 * 3600),
-            stranger_interval: s(60),
+            poll_interval: s(10),
+            watermark_interval: s(24 * 3600),
+            unlisted_scan_interval: s(60),
             planner: planner::Options::default(),
             #[cfg(feature = "mutants")]
-            without: None,
+            disabled_rule: None,
         }
     }
 }
 
 /// Settings that do not fit together.
 #[derive(Clone, Debug, PartialEq)]
-pub enum BadConfig {
+pub enum ConfigError {
     /// A value that must not be zero is zero.
     Zero {
         /// The setting.
@@ -127,9 +127,9 @@ pub enum BadConfig {
     Threshold(f64),
 }
 
-impl std::error::Error for BadConfig {}
+impl std::error::Error for ConfigError {}
 
-impl fmt::Display for BadConfig {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Zero { name } => write!(f, "{name} is 0; it must be longer"),
@@ -170,7 +170,7 @@ impl Config {
 
     /// A claim is renewed this often, with the heartbeat that is next: it may miss twice before it is stale.
     pub fn claim_renewal(&self) -> Duration {
-        self.claim_stale / 3
+        self.claim_expiry / 3
     }
 
     /// How long a freed id is waited for.
@@ -179,70 +179,70 @@ impl Config {
     }
 
     /// Takes a rule out. Says whether this build can: only one with the feature `mutants` does.
-    pub fn take_out(&mut self, guard: Guard) -> bool {
+    pub fn disable_rule(&mut self, guard: ProtocolRule) -> bool {
         #[cfg(feature = "mutants")]
         {
-            self.without = Some(guard);
+            self.disabled_rule = Some(guard);
         }
-        !self.keeps(guard)
+        !self.enforces(guard)
     }
 
     /// Whether a rule is kept: always, but in a test that takes it out.
     #[cfg(feature = "mutants")]
-    pub fn keeps(&self, guard: Guard) -> bool {
-        self.without != Some(guard)
+    pub fn enforces(&self, guard: ProtocolRule) -> bool {
+        self.disabled_rule != Some(guard)
     }
 
     /// Whether a rule is kept: always, but in a test that takes it out.
     #[cfg(not(feature = "mutants"))]
-    pub const fn keeps(&self, _: Guard) -> bool {
+    pub const fn enforces(&self, _: ProtocolRule) -> bool {
         true
     }
 
     /// The revision that a removal compares: the one we wrote, but in a test that takes that out.
-    pub(super) fn compared(&self, revision: Revision) -> Revision {
+    pub(super) fn delete_revision(&self, revision: Revision) -> Revision {
         #[cfg(feature = "mutants")]
-        if !self.keeps(Guard::ReleaseBySwap) {
+        if !self.enforces(ProtocolRule::ReleaseByCas) {
             return Revision::ANY;
         }
         revision
     }
 
     /// Says what does not fit together, with the numbers.
-    pub fn validate(&self) -> Result<(), BadConfig> {
+    pub fn validate(&self) -> Result<(), ConfigError> {
         for (name, time) in [
             ("the heartbeat interval", self.heartbeat_interval),
             ("the lease term", self.lease_term),
             ("the lease renewal", self.lease_renewal),
-            ("the time after which a claim is stale", self.claim_stale),
+            ("the time after which a claim is stale", self.claim_expiry),
             ("the time for one message", self.process_timeout),
-            ("the time between two sweeps", self.sweep_interval),
+            ("the time between two sweeps", self.poll_interval),
         ] {
             if time.is_zero() {
-                return Err(BadConfig::Zero { name });
+                return Err(ConfigError::Zero { name });
             }
         }
         if self.max_workers == 0 {
-            return Err(BadConfig::Zero { name: "the number of ids" });
+            return Err(ConfigError::Zero { name: "the number of ids" });
         }
         if self.max_concurrent == 0 {
-            return Err(BadConfig::Zero { name: "the number of messages at once" });
+            return Err(ConfigError::Zero { name: "the number of messages at once" });
         }
         if self.lease_term < self.lease_renewal * 2 {
-            return Err(BadConfig::LeaseTooShort { renewal: self.lease_renewal, term: self.lease_term });
+            return Err(ConfigError::LeaseTooShort { renewal: self.lease_renewal, term: self.lease_term });
         }
         if self.lease_term <= self.crash_after() {
-            return Err(BadConfig::LeaseBeforeCrash { term: self.lease_term, crash: self.crash_after() });
+            return Err(ConfigError::LeaseBeforeCrash { term: self.lease_term, crash: self.crash_after() });
         }
         match self.fleet_size {
-            Some(0) => return Err(BadConfig::Zero { name: "the fleet size" }),
+            Some(0) => return Err(ConfigError::Zero { name: "the fleet size" }),
             Some(fleet_size) if fleet_size > self.max_workers => {
-                return Err(BadConfig::FleetTooLarge { fleet_size, max_workers: self.max_workers });
+                return Err(ConfigError::FleetTooLarge { fleet_size, max_workers: self.max_workers });
             }
             _ => {}
         }
         if !(0.0..=1.0).contains(&self.planner.threshold) {
-            return Err(BadConfig::Threshold(self.planner.threshold));
+            return Err(ConfigError::Threshold(self.planner.threshold));
         }
         Ok(())
     }
@@ -274,6 +274,6 @@ mod tests {
         let many = Config { fleet_size: Some(101), ..Config::default() };
         assert_eq!(many.validate().unwrap_err().to_string(), "the fleet size is 101 and there are 100 ids");
         let hasty = Config { lease_renewal: Duration::from_secs(6), ..Config::default() };
-        assert!(matches!(hasty.validate(), Err(BadConfig::LeaseTooShort { .. })));
+        assert!(matches!(hasty.validate(), Err(ConfigError::LeaseTooShort { .. })));
     }
 }

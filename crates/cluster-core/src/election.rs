@@ -5,15 +5,15 @@
 //! takes one before it has, and the holder stops a term after it sent the last renewal that was acknowledged, which is
 //! sooner. Epochs only grow.
 
-use super::config::{Config, Tenure};
-use super::health::{HealthyClock, Mark};
-use super::io::{Condition, Effect, Purpose, ReadError, Ticket, Tickets, WriteError, Written};
+use super::config::{Config, LeaseExpiry};
+use super::health::{HealthyClock, HealthyInstant};
+use super::io::{Condition, Effect, Purpose, ReadError, RequestId, RequestIds, WriteError, Written};
 use super::roster::Roster;
-use super::types::{Entry, Epoch, Holder, Key, Lease, Revision, Time, Value};
+use super::types::{Entry, Epoch, Key, Lease, Revision, Time, Value, WorkerIncarnation};
 
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ElectionOutcome {
     /// Nothing that matters to others.
     Nothing,
     /// We lead now.
@@ -24,8 +24,8 @@ pub(super) enum Outcome {
 
 /// Who campaigns, and what it knows.
 #[derive(Clone, Copy)]
-pub(super) struct Candidate<'a> {
-    pub(super) me: Holder,
+pub(super) struct ElectionContext<'a> {
+    pub(super) me: WorkerIncarnation,
     pub(super) config: &'a Config,
     pub(super) roster: &'a Roster,
     pub(super) clock: &'a HealthyClock,
@@ -34,19 +34,19 @@ pub(super) struct Candidate<'a> {
 #[derive(Debug)]
 pub(super) struct Election {
     /// The lease as the watch or a read last showed it.
-    seen: Option<(Lease, Revision, Mark)>,
+    seen: Option<(Lease, Revision, HealthyInstant)>,
     /// When this process began to watch, on the healthy clock.
-    watching_since: Option<Mark>,
+    watching_since: Option<HealthyInstant>,
     /// The highest epoch seen anywhere.
-    highest: Epoch,
+    highest_epoch: Epoch,
     /// Our own lease, while we lead.
-    ours: Option<Ours>,
+    held: Option<HeldLease>,
     renew_at: Time,
-    pending: Option<Pending>,
+    pending: Option<PendingLeaseRequest>,
 }
 
 #[derive(Debug)]
-struct Ours {
+struct HeldLease {
     lease: Lease,
     revision: Revision,
     /// When we lead no more unless it is renewed; none where that is the fence's to say.
@@ -55,8 +55,8 @@ struct Ours {
 
 /// A request about the lease that is on its way.
 #[derive(Debug)]
-struct Pending {
-    ticket: Ticket,
+struct PendingLeaseRequest {
+    request_id: RequestId,
     wanted: Lease,
     /// When the write was sent: what it grants is counted from here.
     sent: Time,
@@ -67,29 +67,29 @@ impl Election {
         Self {
             seen: None,
             watching_since: None,
-            highest: Epoch(0),
-            ours: None,
+            highest_epoch: Epoch(0),
+            held: None,
             renew_at: Time::ZERO,
             pending: None,
         }
     }
 
-    pub(super) fn leader(&self) -> Option<Holder> {
+    pub(super) fn leader(&self) -> Option<WorkerIncarnation> {
         self.seen.as_ref().map(|(lease, ..)| lease.holder)
     }
 
     /// When our own lease needs something done: to be renewed, or to be over.
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        let ours = self.ours.as_ref()?;
+        let ours = self.held.as_ref()?;
         let renewal = self.pending.is_none().then_some(self.renew_at);
         renewal.into_iter().chain(ours.until).min()
     }
 
     /// Stops leading when the term is over and no renewal was acknowledged.
-    pub(super) fn tick(&mut self, now: Time) -> Outcome {
-        match &self.ours {
-            Some(Ours { until: Some(until), .. }) if now >= *until => self.lose(),
-            _ => Outcome::Nothing,
+    pub(super) fn tick(&mut self, now: Time) -> ElectionOutcome {
+        match &self.held {
+            Some(HeldLease { until: Some(until), .. }) if now >= *until => self.lose(),
+            _ => ElectionOutcome::Nothing,
         }
     }
 
@@ -100,24 +100,24 @@ impl Election {
 
     /// An epoch was seen somewhere: ours must be above it.
     pub(super) fn note_epoch(&mut self, epoch: Epoch) {
-        self.highest = self.highest.max(epoch);
+        self.highest_epoch = self.highest_epoch.max(epoch);
     }
 
     pub(super) fn begin_watching(&mut self, clock: &HealthyClock) {
-        self.watching_since.get_or_insert(clock.mark());
+        self.watching_since.get_or_insert(clock.now());
     }
 
     /// The watch shows the lease, or that it is gone.
-    pub(super) fn watched(&mut self, entry: Option<&Entry>, clock: &HealthyClock) -> Outcome {
+    pub(super) fn watched(&mut self, entry: Option<&Entry>, clock: &HealthyClock) -> ElectionOutcome {
         let Some((entry, lease)) = entry.and_then(|entry| lease_of(entry).map(|lease| (entry, lease))) else {
             self.seen = None;
-            return Outcome::Nothing;
+            return ElectionOutcome::Nothing;
         };
         self.note_epoch(lease.epoch);
-        self.seen = Some((lease.clone(), entry.revision, clock.mark()));
-        match &self.ours {
+        self.seen = Some((lease.clone(), entry.revision, clock.now()));
+        match &self.held {
             Some(ours) if entry.revision > ours.revision && lease.holder != ours.lease.holder => self.lose(),
-            _ => Outcome::Nothing,
+            _ => ElectionOutcome::Nothing,
         }
     }
 
@@ -125,38 +125,38 @@ impl Election {
     pub(super) fn campaign(
         &mut self,
         now: Time,
-        candidate: &Candidate<'_>,
-        tickets: &mut Tickets,
+        candidate: &ElectionContext<'_>,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
         if self.pending.is_some() || !candidate.config.controller_enabled {
             return;
         }
-        if let Some(Ours { lease, revision, .. }) = &self.ours {
+        if let Some(HeldLease { lease, revision, .. }) = &self.held {
             if now >= self.renew_at {
                 let renewed = Lease { renewals: lease.renewals + 1, ..lease.clone() };
                 let condition = Condition::Revision(*revision);
-                self.write(now, renewed, condition, tickets, out);
+                self.write(now, renewed, condition, request_ids, out);
             }
             return;
         }
         let condition = match &self.seen {
             None => Condition::Absent,
             Some((lease, revision, changed)) => {
-                if !self.is_free(lease, *changed, candidate) {
+                if !self.is_available(lease, *changed, candidate) {
                     return;
                 }
                 Condition::Revision(*revision)
             }
         };
-        let lease = Lease { holder: candidate.me, epoch: Epoch(self.highest.0 + 1), renewals: 0 };
-        self.write(now, lease, condition, tickets, out);
+        let lease = Lease { holder: candidate.me, epoch: Epoch(self.highest_epoch.0 + 1), renewals: 0 };
+        self.write(now, lease, condition, request_ids, out);
     }
 
-    fn is_free(&self, lease: &Lease, changed: Mark, candidate: &Candidate<'_>) -> bool {
-        let Candidate { me, config, roster, clock } = *candidate;
+    fn is_available(&self, lease: &Lease, changed: HealthyInstant, candidate: &ElectionContext<'_>) -> bool {
+        let ElectionContext { me, config, roster, clock } = *candidate;
         let holder = lease.holder;
-        if let Tenure::Term(_) = config.tenure {
+        if let LeaseExpiry::AfterTerm(_) = config.lease_expiry {
             // A lease of our own that we no longer trusted; every other is ended by its grantor.
             return holder == me;
         }
@@ -170,7 +170,7 @@ impl Election {
             return true;
         }
         let crash = config.crash_after();
-        match roster.silence(holder.id, clock) {
+        match roster.time_since_heartbeat(holder.id, clock) {
             Some(silent) => silent >= crash || clock.since(changed) >= config.lease_term + crash,
             // Never heard: somebody who has watched for longer may know better, so give them two seconds.
             None => self
@@ -184,39 +184,44 @@ impl Election {
         now: Time,
         lease: Lease,
         condition: Condition,
-        tickets: &mut Tickets,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
-        let ticket = tickets.next(Purpose::Lease);
-        out.push(Effect::Write { ticket, key: Key::Lease, value: Value::Lease(lease.clone()), condition });
-        self.pending = Some(Pending { ticket, wanted: lease, sent: now });
+        let request_id = request_ids.next(Purpose::Lease);
+        out.push(Effect::Write {
+            request_id,
+            key: Key::Lease,
+            value: Value::Lease(lease.clone()),
+            condition,
+        });
+        self.pending = Some(PendingLeaseRequest { request_id, wanted: lease, sent: now });
     }
 
     /// A write of the lease was answered.
     pub(super) fn written(
         &mut self,
         now: Time,
-        ticket: Ticket,
+        request_id: RequestId,
         result: Result<Written, WriteError>,
         config: &Config,
-        tickets: &mut Tickets,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
-    ) -> Outcome {
-        let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else {
-            return Outcome::Nothing;
+    ) -> ElectionOutcome {
+        let Some(pending) = self.pending.take_if(|pending| pending.request_id == request_id) else {
+            return ElectionOutcome::Nothing;
         };
         match result {
             Ok(written) => {
-                let Pending { wanted, sent, .. } = pending;
+                let PendingLeaseRequest { wanted, sent, .. } = pending;
                 self.hold(now, wanted, written.revision, Some(sent), config)
             }
-            Err(WriteError::Failed) => Outcome::Nothing,
+            Err(WriteError::Failed) => ElectionOutcome::Nothing,
             Err(WriteError::Conflict | WriteError::Unknown) => {
                 // Refused or unanswered: only the key itself knows who leads.
-                let ticket = tickets.next(Purpose::ReadLease);
-                out.push(Effect::Read { ticket, key: Key::Lease });
-                self.pending = Some(Pending { ticket, ..pending });
-                Outcome::Nothing
+                let request_id = request_ids.next(Purpose::ReadLease);
+                out.push(Effect::Read { request_id, key: Key::Lease });
+                self.pending = Some(PendingLeaseRequest { request_id, ..pending });
+                ElectionOutcome::Nothing
             }
         }
     }
@@ -225,20 +230,21 @@ impl Election {
     pub(super) fn fetched(
         &mut self,
         now: Time,
-        ticket: Ticket,
+        request_id: RequestId,
         result: Result<Option<Entry>, ReadError>,
         config: &Config,
         clock: &HealthyClock,
-    ) -> Outcome {
-        let Some(Pending { wanted, sent, .. }) = self.pending.take_if(|pending| pending.ticket == ticket)
+    ) -> ElectionOutcome {
+        let Some(PendingLeaseRequest { wanted, sent, .. }) =
+            self.pending.take_if(|pending| pending.request_id == request_id)
         else {
-            return Outcome::Nothing;
+            return ElectionOutcome::Nothing;
         };
         match result {
             Ok(Some(entry)) => {
-                let Some(lease) = lease_of(&entry).cloned() else { return Outcome::Nothing };
+                let Some(lease) = lease_of(&entry).cloned() else { return ElectionOutcome::Nothing };
                 self.note_epoch(lease.epoch);
-                self.seen = Some((lease.clone(), entry.revision, clock.mark()));
+                self.seen = Some((lease.clone(), entry.revision, clock.now()));
                 if lease.holder == wanted.holder && lease.epoch == wanted.epoch {
                     // Reading is not renewing: only if what we sent is there, it counts from then.
                     let granted = (lease.renewals == wanted.renewals).then_some(sent);
@@ -251,7 +257,7 @@ impl Election {
                 self.seen = None;
                 self.lose()
             }
-            Err(ReadError) => Outcome::Nothing,
+            Err(ReadError) => ElectionOutcome::Nothing,
         }
     }
 
@@ -259,17 +265,17 @@ impl Election {
     pub(super) fn resign(
         &mut self,
         config: &Config,
-        tickets: &mut Tickets,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
-    ) -> Option<Ticket> {
-        let revision = config.compared(self.ours.take()?.revision);
-        let ticket = tickets.next(Purpose::Resign);
-        out.push(Effect::Delete { ticket, key: Key::Lease, revision });
-        Some(ticket)
+    ) -> Option<RequestId> {
+        let revision = config.delete_revision(self.held.take()?.revision);
+        let request_id = request_ids.next(Purpose::Resign);
+        out.push(Effect::Delete { request_id, key: Key::Lease, revision });
+        Some(request_id)
     }
 
     /// Stops leading without a word: the fence has closed or the id is lost.
-    pub(super) fn forsake(&mut self) -> Outcome {
+    pub(super) fn abandon(&mut self) -> ElectionOutcome {
         self.pending = None;
         self.lose()
     }
@@ -282,30 +288,32 @@ impl Election {
         revision: Revision,
         granted: Option<Time>,
         config: &Config,
-    ) -> Outcome {
-        let before = self.ours.take().filter(|ours| ours.lease.epoch == lease.epoch);
-        let until = match (config.tenure, granted) {
-            (Tenure::Silence, _) => None,
-            (Tenure::Term(term), Some(granted)) => Some(granted + term),
+    ) -> ElectionOutcome {
+        let before = self.held.take().filter(|ours| ours.lease.epoch == lease.epoch);
+        let until = match (config.lease_expiry, granted) {
+            (LeaseExpiry::OnSilence, _) => None,
+            (LeaseExpiry::AfterTerm(term), Some(granted)) => Some(granted + term),
             // Nothing was granted, and what was granted before is not known any more: it may be over.
-            (Tenure::Term(_), None) => Some(before.as_ref().and_then(|ours| ours.until).unwrap_or(now)),
+            (LeaseExpiry::AfterTerm(_), None) => {
+                Some(before.as_ref().and_then(|ours| ours.until).unwrap_or(now))
+            }
         };
         self.renew_at = now + config.lease_renewal;
         let epoch = lease.epoch;
-        self.highest = self.highest.max(epoch);
-        self.ours = Some(Ours { lease, revision, until });
+        self.highest_epoch = self.highest_epoch.max(epoch);
+        self.held = Some(HeldLease { lease, revision, until });
         match (before, until) {
-            (Some(_), _) => Outcome::Nothing,
+            (Some(_), _) => ElectionOutcome::Nothing,
             (None, Some(until)) if now >= until => {
-                self.ours = None;
-                Outcome::Nothing
+                self.held = None;
+                ElectionOutcome::Nothing
             }
-            (None, _) => Outcome::Won(epoch),
+            (None, _) => ElectionOutcome::Won(epoch),
         }
     }
 
-    fn lose(&mut self) -> Outcome {
-        if self.ours.take().is_some() { Outcome::Lost } else { Outcome::Nothing }
+    fn lose(&mut self) -> ElectionOutcome {
+        if self.held.take().is_some() { ElectionOutcome::Lost } else { ElectionOutcome::Nothing }
     }
 }
 

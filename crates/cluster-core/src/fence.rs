@@ -1,4 +1,4 @@
-//! The fence: a worker that cannot prove that it lives stops itself, before anybody may give its chambers away.
+//! The fence: a worker that cannot prove that it lives stops itself, before anybody may give its partitions away.
 //!
 //! Only heartbeats count, and they count from their sending: an answer that took 4 s proves nothing about now. The way
 //! out is in this order: an acknowledged heartbeat, the claim renewed by compare-and-swap, the map read from the stream
@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use super::Guard;
+use super::ProtocolRule;
 use super::config::Config;
 use super::types::Time;
 
 /// Where a worker stands on its way out of the fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum FenceState {
     /// Not fenced.
     Open,
     /// Fenced; waits for a heartbeat sent since then to be acknowledged.
@@ -34,11 +34,11 @@ pub(super) struct Fence {
     limit: Time,
     counts_from_sending: bool,
     exits_in_order: bool,
-    stage: Stage,
+    stage: FenceState,
     /// When the fence last closed.
     closed: Time,
     /// When the newest acknowledged heartbeat was sent.
-    proof: Time,
+    last_proof: Time,
     /// Heartbeats without an answer, by serial, and when they were sent.
     sent: BTreeMap<u64, Time>,
 }
@@ -48,26 +48,26 @@ impl Fence {
     pub(super) fn new(now: Time, config: &Config) -> Self {
         Self {
             limit: config.fence_after(),
-            counts_from_sending: config.keeps(Guard::FenceFromSending),
-            exits_in_order: config.keeps(Guard::FenceExitOrder),
-            stage: Stage::Open,
+            counts_from_sending: config.enforces(ProtocolRule::FenceFromSending),
+            exits_in_order: config.enforces(ProtocolRule::FenceExitOrder),
+            stage: FenceState::Open,
             closed: now,
-            proof: now,
+            last_proof: now,
             sent: BTreeMap::new(),
         }
     }
 
-    pub(super) fn stage(&self) -> Stage {
+    pub(super) fn stage(&self) -> FenceState {
         self.stage
     }
 
     pub(super) fn is_open(&self, now: Time) -> bool {
-        self.stage == Stage::Open && self.is_young(now, self.proof)
+        self.stage == FenceState::Open && self.is_recent(now, self.last_proof)
     }
 
     /// When the fence closes unless a heartbeat is acknowledged.
     pub(super) fn closes_at(&self) -> Option<Time> {
-        (self.stage == Stage::Open).then(|| self.proof + self.limit)
+        (self.stage == FenceState::Open).then(|| self.last_proof + self.limit)
     }
 
     pub(super) fn heartbeat_sent(&mut self, now: Time, serial: u64) {
@@ -85,23 +85,23 @@ impl Fence {
         while self.sent.len() > 16 {
             self.sent.pop_first();
         }
-        self.prove(if self.counts_from_sending { sent } else { now });
-        if self.stage == Stage::AwaitingHeartbeat && !self.exits_in_order {
-            self.stage = Stage::Open;
+        self.record_proof(if self.counts_from_sending { sent } else { now });
+        if self.stage == FenceState::AwaitingHeartbeat && !self.exits_in_order {
+            self.stage = FenceState::Open;
         }
-        if self.stage == Stage::AwaitingHeartbeat && sent >= self.closed && self.is_young(now, sent) {
-            self.stage = Stage::AwaitingClaim { sent };
+        if self.stage == FenceState::AwaitingHeartbeat && sent >= self.closed && self.is_recent(now, sent) {
+            self.stage = FenceState::AwaitingClaim { sent };
         }
     }
 
     /// Something that was sent then proves that this worker lives.
-    pub(super) fn prove(&mut self, sent: Time) {
-        self.proof = self.proof.max(sent);
+    pub(super) fn record_proof(&mut self, sent: Time) {
+        self.last_proof = self.last_proof.max(sent);
     }
 
     /// Closes the fence if its time has come; says whether it closed now.
     pub(super) fn tick(&mut self, now: Time) -> bool {
-        let must_close = self.stage == Stage::Open && !self.is_young(now, self.proof);
+        let must_close = self.stage == FenceState::Open && !self.is_recent(now, self.last_proof);
         if must_close {
             self.close(now);
         }
@@ -109,31 +109,31 @@ impl Fence {
     }
 
     pub(super) fn close(&mut self, now: Time) {
-        self.stage = Stage::AwaitingHeartbeat;
+        self.stage = FenceState::AwaitingHeartbeat;
         self.closed = now;
     }
 
     /// The claim was renewed by compare-and-swap.
     pub(super) fn claim_renewed(&mut self) {
-        if let Stage::AwaitingClaim { sent } = self.stage {
-            self.stage = Stage::AwaitingMap { sent };
+        if let FenceState::AwaitingClaim { sent } = self.stage {
+            self.stage = FenceState::AwaitingMap { sent };
         }
     }
 
     /// The map was read from the stream leader. Says whether the fence is open now; if the heartbeat has grown too old
     /// meanwhile, it begins again.
     pub(super) fn map_read(&mut self, now: Time) -> bool {
-        let Stage::AwaitingMap { sent } = self.stage else { return false };
-        if self.is_young(now, sent) {
-            self.stage = Stage::Open;
-            self.proof = self.proof.max(sent);
+        let FenceState::AwaitingMap { sent } = self.stage else { return false };
+        if self.is_recent(now, sent) {
+            self.stage = FenceState::Open;
+            self.last_proof = self.last_proof.max(sent);
             return true;
         }
         self.close(now);
         false
     }
 
-    fn is_young(&self, now: Time, sent: Time) -> bool {
+    fn is_recent(&self, now: Time, sent: Time) -> bool {
         now.saturating_sub(sent) <= self.limit
     }
 }
@@ -187,7 +187,7 @@ mod tests {
         fence.heartbeat_sent(ms(4000), 1);
         assert!(fence.tick(ms(4600)));
         fence.heartbeat_acknowledged(ms(4700), 1);
-        assert_eq!(fence.stage(), Stage::AwaitingHeartbeat);
+        assert_eq!(fence.stage(), FenceState::AwaitingHeartbeat);
     }
 
     #[test]
@@ -198,6 +198,6 @@ mod tests {
         fence.heartbeat_acknowledged(ms(10_100), 2);
         fence.claim_renewed();
         assert!(!fence.map_read(ms(14_501)));
-        assert_eq!(fence.stage(), Stage::AwaitingHeartbeat);
+        assert_eq!(fence.stage(), FenceState::AwaitingHeartbeat);
     }
 }

@@ -3,16 +3,16 @@
 //! No list of former owners is needed, across any number of versions: whoever took last is named, and only it could
 //! still be at work.
 
-use super::Guard;
+use super::ProtocolRule;
 use super::config::Config;
-use super::cursor::{Cursor, Predecessor};
+use super::cursor::{Cursor, PreviousOwner};
 use super::health::HealthyClock;
 use super::roster::Roster;
-use super::types::{AssignmentMap, Holder, Time};
+use super::types::{AssignmentMap, Time, WorkerIncarnation};
 
 /// What a gainer knows.
-pub(super) struct Gainer<'a> {
-    pub(super) me: Holder,
+pub(super) struct TakeoverContext<'a> {
+    pub(super) me: WorkerIncarnation,
     pub(super) map: &'a AssignmentMap,
     pub(super) config: &'a Config,
     pub(super) roster: &'a Roster,
@@ -22,9 +22,9 @@ pub(super) struct Gainer<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum TakeoverDecision {
     /// Take it now.
-    Take(Predecessor),
+    TakeOver(PreviousOwner),
     /// The holder may still be at work.
     Wait,
     /// Somebody follows a newer map than ours: read it first.
@@ -32,20 +32,25 @@ pub(super) enum Verdict {
 }
 
 /// Whether `gainer` may take `cursor`.
-pub(super) fn may_take(cursor: &Cursor, gainer: &Gainer<'_>) -> Verdict {
-    let Gainer { me, map, config, roster, clock, waited } = *gainer;
-    let holder = cursor.holder;
+pub(super) fn decide_takeover(cursor: &Cursor, gainer: &TakeoverContext<'_>) -> TakeoverDecision {
+    let TakeoverContext { me, map, config, roster, clock, waited } = *gainer;
+    let holder = cursor.owner;
     if cursor.version > map.version {
-        return Verdict::ReadMap;
+        return TakeoverDecision::ReadMap;
     }
     if cursor.released {
-        return Verdict::Take(Predecessor::Clean);
+        return TakeoverDecision::TakeOver(PreviousOwner::Released);
     }
     if holder == me {
-        return Verdict::Take(Predecessor::Ourselves);
+        return TakeoverDecision::TakeOver(PreviousOwner::SameWorker);
     }
-    let gone =
-        || Verdict::Take(if roster.has_left(holder) { Predecessor::Clean } else { Predecessor::Unclean });
+    let gone = || {
+        TakeoverDecision::TakeOver(if roster.has_left(holder) {
+            PreviousOwner::Released
+        } else {
+            PreviousOwner::Crashed
+        })
+    };
     if holder.id == me.id {
         return gone();
     }
@@ -56,23 +61,27 @@ pub(super) fn may_take(cursor: &Cursor, gainer: &Gainer<'_>) -> Verdict {
         }
         if seen.incarnation == holder.incarnation {
             if seen.applied_version == map.version {
-                return Verdict::Take(Predecessor::Clean);
+                return TakeoverDecision::TakeOver(PreviousOwner::Released);
             }
             if seen.applied_version > map.version {
-                let exactly = config.keeps(Guard::ExactVersion);
-                return if exactly { Verdict::ReadMap } else { Verdict::Take(Predecessor::Clean) };
+                let exactly = config.enforces(ProtocolRule::ExactVersion);
+                return if exactly {
+                    TakeoverDecision::ReadMap
+                } else {
+                    TakeoverDecision::TakeOver(PreviousOwner::Released)
+                };
             }
         }
     }
     // Out of the map and silent for as long as the fence takes: it has stopped itself. One that only became surplus
     // is out of the map too, and still finishes what it does; one that has just begun may not have been heard yet.
     let heard = seen.is_some_and(|seen| seen.incarnation == holder.incarnation);
-    let silence = roster.silence(holder.id, clock).filter(|_| heard).unwrap_or(waited);
+    let silence = roster.time_since_heartbeat(holder.id, clock).filter(|_| heard).unwrap_or(waited);
     let silent = silence >= config.fence_after();
     if !map.workers.contains(&holder.id) && silent || waited >= config.process_timeout {
-        return Verdict::Take(Predecessor::Unclean);
+        return TakeoverDecision::TakeOver(PreviousOwner::Crashed);
     }
-    Verdict::Wait
+    TakeoverDecision::Wait
 }
 
 #[cfg(test)]
@@ -99,13 +108,13 @@ mod tests {
     }
 
     /// What worker 2, at version 3, may do with a cursor that worker 1 holds since version 1.
-    fn verdict(beat: Option<Heartbeat>, map: &AssignmentMap, waited: u64) -> Verdict {
+    fn verdict(beat: Option<Heartbeat>, map: &AssignmentMap, waited: u64) -> TakeoverDecision {
         let (mut roster, clock) = (Roster::default(), healthy_clock(5));
         if let Some(beat) = beat {
-            roster.note(WorkerId(1), &beat, false, Time::from_secs(5), &clock);
+            roster.record_heartbeat(WorkerId(1), &beat, false, Time::from_secs(5), &clock);
         }
         let config = Config::default();
-        let gainer = Gainer {
+        let gainer = TakeoverContext {
             me: holder(2, 9),
             map,
             config: &config,
@@ -113,7 +122,7 @@ mod tests {
             clock: &clock,
             waited: Time::from_secs(waited),
         };
-        may_take(&cursor(), &gainer)
+        decide_takeover(&cursor(), &gainer)
     }
 
     fn applied(version: u64) -> Heartbeat {
@@ -122,49 +131,67 @@ mod tests {
 
     #[test]
     fn it_waits_for_the_holder_to_report_exactly_its_version() {
-        assert_eq!(verdict(Some(applied(2)), &map(3), 0), Verdict::Wait);
-        assert_eq!(verdict(Some(applied(3)), &map(3), 0), Verdict::Take(Predecessor::Clean));
-        assert_eq!(verdict(Some(applied(4)), &map(3), 0), Verdict::ReadMap);
+        assert_eq!(verdict(Some(applied(2)), &map(3), 0), TakeoverDecision::Wait);
+        assert_eq!(
+            verdict(Some(applied(3)), &map(3), 0),
+            TakeoverDecision::TakeOver(PreviousOwner::Released)
+        );
+        assert_eq!(verdict(Some(applied(4)), &map(3), 0), TakeoverDecision::ReadMap);
     }
 
     #[test]
     fn it_waits_no_longer_for_one_that_left_or_lives_anew_or_needs_too_long() {
         let left = Heartbeat { left: true, ..beat_of(holder(1, 1)) };
-        assert_eq!(verdict(Some(left), &map(3), 0), Verdict::Take(Predecessor::Clean));
-        assert_eq!(verdict(Some(beat_of(holder(1, 2))), &map(3), 0), Verdict::Take(Predecessor::Unclean));
-        assert_eq!(verdict(Some(applied(2)), &map(3), 30), Verdict::Take(Predecessor::Unclean));
+        assert_eq!(verdict(Some(left), &map(3), 0), TakeoverDecision::TakeOver(PreviousOwner::Released));
+        assert_eq!(
+            verdict(Some(beat_of(holder(1, 2))), &map(3), 0),
+            TakeoverDecision::TakeOver(PreviousOwner::Crashed)
+        );
+        assert_eq!(
+            verdict(Some(applied(2)), &map(3), 30),
+            TakeoverDecision::TakeOver(PreviousOwner::Crashed)
+        );
     }
 
     #[test]
     fn one_that_is_out_of_the_map_is_waited_for_only_while_it_is_heard() {
         let without = AssignmentMap { workers: BTreeSet::from([WorkerId(2)]), ..map(3) };
-        assert_eq!(verdict(Some(applied(2)), &without, 0), Verdict::Wait);
-        assert_eq!(verdict(None, &without, 0), Verdict::Wait);
-        assert_eq!(verdict(None, &without, 5), Verdict::Take(Predecessor::Unclean));
-        assert_eq!(verdict(Some(beat_of(holder(1, 0))), &without, 0), Verdict::Wait);
-        assert_eq!(verdict(None, &map(3), 0), Verdict::Wait);
+        assert_eq!(verdict(Some(applied(2)), &without, 0), TakeoverDecision::Wait);
+        assert_eq!(verdict(None, &without, 0), TakeoverDecision::Wait);
+        assert_eq!(verdict(None, &without, 5), TakeoverDecision::TakeOver(PreviousOwner::Crashed));
+        assert_eq!(verdict(Some(beat_of(holder(1, 0))), &without, 0), TakeoverDecision::Wait);
+        assert_eq!(verdict(None, &map(3), 0), TakeoverDecision::Wait);
     }
 
     /// Returns the verdict of worker 2, at version 3, for a released cursor of `holder`.
-    fn verdict_for_released(holder: Holder, version: u64) -> Verdict {
+    fn verdict_for_released(holder: WorkerIncarnation, version: u64) -> TakeoverDecision {
         let (roster, clock, config, map) = (Roster::default(), healthy_clock(5), Config::default(), map(3));
         let waited = Time::ZERO;
         let me = self::holder(2, 9);
-        let gainer = Gainer { me, map: &map, config: &config, roster: &roster, clock: &clock, waited };
-        may_take(&Cursor { holder, version: Version(version), ..cursor() }.released(), &gainer)
+        let gainer =
+            TakeoverContext { me, map: &map, config: &config, roster: &roster, clock: &clock, waited };
+        decide_takeover(&Cursor { owner: holder, version: Version(version), ..cursor() }.released(), &gainer)
     }
 
     #[test]
     fn a_released_cursor_is_taken_over_immediately_and_cleanly() {
         // Another worker without a leave record, an earlier incarnation of this id, and this incarnation itself.
         for former in [holder(1, 1), holder(2, 8), holder(2, 9)] {
-            assert_eq!(verdict_for_released(former, 1), Verdict::Take(Predecessor::Clean), "{former:?}");
+            assert_eq!(
+                verdict_for_released(former, 1),
+                TakeoverDecision::TakeOver(PreviousOwner::Released),
+                "{former:?}"
+            );
         }
-        assert_eq!(verdict_for_released(holder(1, 1), 4), Verdict::ReadMap, "a newer map comes first");
+        assert_eq!(
+            verdict_for_released(holder(1, 1), 4),
+            TakeoverDecision::ReadMap,
+            "a newer map comes first"
+        );
     }
 
     #[test]
     fn a_cursor_of_a_newer_map_is_never_taken() {
-        assert_eq!(verdict(Some(applied(0)), &map(0), 99), Verdict::ReadMap);
+        assert_eq!(verdict(Some(applied(0)), &map(0), 99), TakeoverDecision::ReadMap);
     }
 }

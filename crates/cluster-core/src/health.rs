@@ -3,13 +3,13 @@
 //! "Not heard for 6 s" means nothing while nobody can be heard. So every silence is counted on this clock, which stands
 //! still when our own heartbeat does not come back through the watch, and every count starts anew when it does again.
 
-use super::Guard;
+use super::ProtocolRule;
 use super::config::Config;
 use super::types::Time;
 
 /// A moment on the healthy clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mark(Time);
+pub(super) struct HealthyInstant(Time);
 
 #[derive(Clone, Debug)]
 pub(super) struct HealthyClock {
@@ -19,20 +19,27 @@ pub(super) struct HealthyClock {
     /// When the newest echo was sent; the clock runs until that is too old.
     echo: Option<Time>,
     /// How far the clock has run, and when that was counted.
-    run: Time,
-    counted: Time,
+    elapsed: Time,
+    counted_at: Time,
     /// Where the clock stood when health last returned.
-    epoch_start: Time,
+    healthy_since: Time,
 }
 
 impl HealthyClock {
     pub(super) fn new(now: Time, config: &Config) -> Self {
-        let always = !config.keeps(Guard::HealthyClock);
+        let always = !config.enforces(ProtocolRule::HealthyClock);
         Self::with_limit(now, config.echo_limit(), always)
     }
 
     fn with_limit(now: Time, echo_limit: Time, always: bool) -> Self {
-        Self { echo_limit, always, echo: None, run: Time::ZERO, counted: now, epoch_start: Time::ZERO }
+        Self {
+            echo_limit,
+            always,
+            echo: None,
+            elapsed: Time::ZERO,
+            counted_at: now,
+            healthy_since: Time::ZERO,
+        }
     }
 
     /// A heartbeat of our own, sent at `sent`, has come back.
@@ -41,7 +48,7 @@ impl HealthyClock {
         self.advance(now);
         self.echo = self.echo.max(Some(sent));
         if !was_healthy && self.is_healthy(now) && !self.always {
-            self.epoch_start = self.run;
+            self.healthy_since = self.elapsed;
         }
     }
 
@@ -56,23 +63,23 @@ impl HealthyClock {
     pub(super) fn advance(&mut self, now: Time) {
         let until = self.echo.map_or(Time::ZERO, |sent| sent + self.echo_limit).min(now);
         let until = if self.always { now } else { until };
-        self.run += until.saturating_sub(self.counted);
-        self.counted = self.counted.max(now);
+        self.elapsed += until.saturating_sub(self.counted_at);
+        self.counted_at = self.counted_at.max(now);
     }
 
     /// This moment. The clock must have been advanced to it.
-    pub(super) fn mark(&self) -> Mark {
-        Mark(self.run)
+    pub(super) fn now(&self) -> HealthyInstant {
+        HealthyInstant(self.elapsed)
     }
 
     /// Whether health has lasted since then.
-    pub(super) fn is_recent(&self, mark: Mark) -> bool {
-        mark.0 >= self.epoch_start
+    pub(super) fn is_recent(&self, mark: HealthyInstant) -> bool {
+        mark.0 >= self.healthy_since
     }
 
     /// How much healthy time has passed since `mark`, or since health last returned, whichever is less.
-    pub(super) fn since(&self, mark: Mark) -> Time {
-        self.run.saturating_sub(mark.0.max(self.epoch_start))
+    pub(super) fn since(&self, mark: HealthyInstant) -> Time {
+        self.elapsed.saturating_sub(mark.0.max(self.healthy_since))
     }
 }
 
@@ -93,7 +100,7 @@ mod tests {
     #[test]
     fn without_an_echo_no_time_passes() {
         let mut clock = HealthyClock::new(s(0), &Config::default());
-        let start = clock.mark();
+        let start = clock.now();
         clock.advance(s(100));
         assert_eq!(clock.since(start), s(0));
     }
@@ -101,7 +108,7 @@ mod tests {
     #[test]
     fn it_runs_for_three_seconds_after_the_sending_of_the_last_echo() {
         let mut clock = clock_with_echo_at(10);
-        let start = clock.mark();
+        let start = clock.now();
         clock.advance(s(12));
         assert_eq!(clock.since(start), s(2));
         clock.advance(s(60));
@@ -111,7 +118,7 @@ mod tests {
     #[test]
     fn every_count_starts_anew_when_health_returns() {
         let mut clock = clock_with_echo_at(10);
-        let before = clock.mark();
+        let before = clock.now();
         clock.advance(s(13));
         clock.echoed(s(60), s(60));
         clock.advance(s(62));

@@ -6,22 +6,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::Config;
-use super::health::{HealthyClock, Mark};
-use super::io::{Condition, Effect, Purpose, ReadError, Ticket, Tickets, WriteError, Written};
-use super::types::{Claim, Entry, Holder, Incarnation, Key, Pod, Revision, Time, Value, WorkerId};
+use super::health::{HealthyClock, HealthyInstant};
+use super::io::{Condition, Effect, Purpose, ReadError, RequestId, RequestIds, WriteError, Written};
+use super::types::{Claim, Entry, Incarnation, Key, Pod, Revision, Time, Value, WorkerId, WorkerIncarnation};
 
 /// A claim as the watch showed it.
 #[derive(Clone, Debug)]
-struct SeenClaim {
+struct ObservedClaim {
     pod: Pod,
     revision: Revision,
     /// When it last changed, on the healthy clock.
-    changed: Mark,
+    changed: HealthyInstant,
 }
 
 /// What a search for an id may use.
-pub(super) struct Search<'a> {
-    /// Ids named in the map: their chambers wait for them.
+pub(super) struct IdSearch<'a> {
+    /// Ids named in the map: their partitions wait for them.
     pub(super) in_map: &'a BTreeSet<WorkerId>,
     /// Ids from 0 to this, exclusive.
     pub(super) limit: u32,
@@ -35,36 +35,36 @@ pub(super) struct Search<'a> {
 
 /// Where the process stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
+enum ClaimState {
     /// No id.
     None,
     /// A claim is on its way.
-    Claiming { id: WorkerId, ticket: Ticket },
+    Claiming { id: WorkerId, request_id: RequestId },
     /// A claim had no answer; the key is being read.
-    Settling { id: WorkerId, ticket: Ticket },
+    Settling { id: WorkerId, request_id: RequestId },
     /// An id is held.
-    Held(Held),
+    Held(HeldId),
 }
 
 /// The id a process holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Held {
-    holder: Holder,
+struct HeldId {
+    holder: WorkerIncarnation,
     revision: Revision,
     renewals: u64,
     /// A renewal or the reading after it, on its way.
-    pending: Option<Ticket>,
+    pending: Option<RequestId>,
 }
 
 /// What became of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ClaimOutcome {
     /// Nothing that matters to others.
     Nothing,
     /// An id is ours.
-    Claimed(Holder),
+    Claimed(WorkerIncarnation),
     /// The id was taken by somebody else; look for another.
-    LookOn,
+    IdTaken,
     /// The claim was renewed.
     Renewed,
     /// Somebody else holds our id, or nobody does any more.
@@ -74,12 +74,12 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub(super) struct Identity {
     pod: Pod,
-    claims: BTreeMap<WorkerId, SeenClaim>,
+    claims: BTreeMap<WorkerId, ObservedClaim>,
     /// The newest life seen of each id.
-    lives: BTreeMap<WorkerId, Incarnation>,
+    incarnations: BTreeMap<WorkerId, Incarnation>,
     /// Up to which revision an id is ours no more, given back or removed: a late answer may still show it as ours.
-    given_back: BTreeMap<WorkerId, Revision>,
-    stage: Stage,
+    released: BTreeMap<WorkerId, Revision>,
+    stage: ClaimState,
 }
 
 impl Identity {
@@ -87,15 +87,15 @@ impl Identity {
         Self {
             pod,
             claims: BTreeMap::new(),
-            lives: BTreeMap::new(),
-            given_back: BTreeMap::new(),
-            stage: Stage::None,
+            incarnations: BTreeMap::new(),
+            released: BTreeMap::new(),
+            stage: ClaimState::None,
         }
     }
 
-    pub(super) fn holder(&self) -> Option<Holder> {
+    pub(super) fn holder(&self) -> Option<WorkerIncarnation> {
         match &self.stage {
-            Stage::Held(held) => Some(held.holder),
+            ClaimState::Held(held) => Some(held.holder),
             _ => None,
         }
     }
@@ -103,9 +103,9 @@ impl Identity {
     /// Whether a request about the id is on its way.
     pub(super) fn is_busy(&self) -> bool {
         match &self.stage {
-            Stage::None => false,
-            Stage::Claiming { .. } | Stage::Settling { .. } => true,
-            Stage::Held(held) => held.pending.is_some(),
+            ClaimState::None => false,
+            ClaimState::Claiming { .. } | ClaimState::Settling { .. } => true,
+            ClaimState::Held(held) => held.pending.is_some(),
         }
     }
 
@@ -115,57 +115,57 @@ impl Identity {
         id: WorkerId,
         entry: Option<&Entry>,
         clock: &HealthyClock,
-        tickets: &mut Tickets,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
-    ) -> Outcome {
+    ) -> ClaimOutcome {
         let Some((entry, claim)) = entry.and_then(|entry| claim_of(entry).map(|claim| (entry, claim))) else {
             if let Some(gone) = self.claims.remove(&id).filter(|claim| claim.pod == self.pod) {
-                self.given_back.insert(id, gone.revision);
+                self.released.insert(id, gone.revision);
             }
-            return Outcome::Nothing;
+            return ClaimOutcome::Nothing;
         };
         // Our own claim may be shown before it is answered: that is the life we are about to begin, not an earlier one.
-        let begins = matches!(self.stage, Stage::Claiming { id: wanted, .. } | Stage::Settling { id: wanted, .. } if wanted == id)
+        let begins = matches!(self.stage, ClaimState::Claiming { id: wanted, .. } | ClaimState::Settling { id: wanted, .. } if wanted == id)
             && claim.pod == self.pod;
         if !begins {
-            let life = self.lives.entry(id).or_default();
+            let life = self.incarnations.entry(id).or_default();
             *life = (*life).max(Incarnation(entry.stored_at));
         }
         self.remember(id, Some(entry), clock);
         match &self.stage {
-            Stage::Held(held)
+            ClaimState::Held(held)
                 if held.holder.id == id && claim.pod != self.pod && entry.revision > held.revision =>
             {
                 self.lose(id)
             }
             // A late write of ours landed on an id that we do not hold.
-            Stage::Held(held) if held.holder.id != id && claim.pod == self.pod => {
-                let ticket = tickets.next(Purpose::Tidy);
-                out.push(Effect::Delete { ticket, key: Key::Claim(id), revision: entry.revision });
-                Outcome::Nothing
+            ClaimState::Held(held) if held.holder.id != id && claim.pod == self.pod => {
+                let request_id = request_ids.next(Purpose::DeleteStrayClaim);
+                out.push(Effect::Delete { request_id, key: Key::Claim(id), revision: entry.revision });
+                ClaimOutcome::Nothing
             }
-            _ => Outcome::Nothing,
+            _ => ClaimOutcome::Nothing,
         }
     }
 
     /// Tries the best id there is. Gives false where there is none to try.
     pub(super) fn search(
         &mut self,
-        search: &Search<'_>,
-        tickets: &mut Tickets,
+        search: &IdSearch<'_>,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) -> bool {
-        let Some((id, condition)) = self.candidate(search) else { return false };
-        let ticket = tickets.next(Purpose::Claim);
+        let Some((id, condition)) = self.pick_id(search) else { return false };
+        let request_id = request_ids.next(Purpose::Claim);
         let value = Value::Claim(Claim { pod: self.pod.clone(), renewals: 0 });
-        out.push(Effect::Write { ticket, key: Key::Claim(id), value, condition });
-        self.stage = Stage::Claiming { id, ticket };
+        out.push(Effect::Write { request_id, key: Key::Claim(id), value, condition });
+        self.stage = ClaimState::Claiming { id, request_id };
         true
     }
 
     /// Which id to try, and how: one that our own pod held before; a free one that the map names; any free one; one
     /// whose holder has been silent for long.
-    fn candidate(&self, search: &Search<'_>) -> Option<(WorkerId, Condition)> {
+    fn pick_id(&self, search: &IdSearch<'_>) -> Option<(WorkerId, Condition)> {
         let ids = || (0..search.limit).map(WorkerId);
         let own = ids().find_map(|id| {
             let claim = self.claims.get(&id).filter(|claim| claim.pod.uid == self.pod.uid)?;
@@ -185,115 +185,115 @@ impl Identity {
     }
 
     /// Renews the claim, unless that is already on its way.
-    pub(super) fn renew(&mut self, tickets: &mut Tickets, out: &mut Vec<Effect>) {
-        let Stage::Held(held) = &mut self.stage else { return };
+    pub(super) fn renew(&mut self, request_ids: &mut RequestIds, out: &mut Vec<Effect>) {
+        let ClaimState::Held(held) = &mut self.stage else { return };
         if held.pending.is_some() {
             return;
         }
-        let ticket = tickets.next(Purpose::Renew);
-        held.pending = Some(ticket);
+        let request_id = request_ids.next(Purpose::Renew);
+        held.pending = Some(request_id);
         held.renewals += 1;
         let value = Value::Claim(Claim { pod: self.pod.clone(), renewals: held.renewals });
         let condition = Condition::Revision(held.revision);
-        out.push(Effect::Write { ticket, key: Key::Claim(held.holder.id), value, condition });
+        out.push(Effect::Write { request_id, key: Key::Claim(held.holder.id), value, condition });
     }
 
     /// Gives the id back: removes exactly the revision we wrote. Must not be called while a renewal is on its way.
     pub(super) fn release(
         &mut self,
         config: &Config,
-        tickets: &mut Tickets,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
-    ) -> Option<Ticket> {
-        let Stage::Held(held) = &self.stage else { return None };
-        let ticket = tickets.next(Purpose::Release);
-        let revision = config.compared(held.revision);
-        out.push(Effect::Delete { ticket, key: Key::Claim(held.holder.id), revision });
-        Some(ticket)
+    ) -> Option<RequestId> {
+        let ClaimState::Held(held) = &self.stage else { return None };
+        let request_id = request_ids.next(Purpose::Release);
+        let revision = config.delete_revision(held.revision);
+        out.push(Effect::Delete { request_id, key: Key::Claim(held.holder.id), revision });
+        Some(request_id)
     }
 
     /// The id has been given back, if that was answered by this revision. What is older of it is ours no more.
     pub(super) fn released(&mut self, by: Option<Revision>) {
-        if let (Stage::Held(held), Some(revision)) = (&self.stage, by) {
-            self.given_back.insert(held.holder.id, revision);
+        if let (ClaimState::Held(held), Some(revision)) = (&self.stage, by) {
+            self.released.insert(held.holder.id, revision);
         }
-        self.stage = Stage::None;
+        self.stage = ClaimState::None;
     }
 
     /// A claim or a renewal was answered.
     pub(super) fn written(
         &mut self,
-        ticket: Ticket,
+        request_id: RequestId,
         result: Result<Written, WriteError>,
-        tickets: &mut Tickets,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
-    ) -> Outcome {
+    ) -> ClaimOutcome {
         match &self.stage {
-            &Stage::Claiming { id, ticket: expected } if expected == ticket => match result {
+            &ClaimState::Claiming { id, request_id: expected } if expected == request_id => match result {
                 // An answer may come so late that the watch has shown who came after us.
-                Ok(written) if self.is_over(id, written.revision) => {
-                    self.stage = Stage::None;
-                    Outcome::LookOn
+                Ok(written) if self.was_superseded(id, written.revision) => {
+                    self.stage = ClaimState::None;
+                    ClaimOutcome::IdTaken
                 }
                 Ok(written) => self.hold(id, written),
                 Err(WriteError::Failed) => {
-                    self.stage = Stage::None;
-                    Outcome::LookOn
+                    self.stage = ClaimState::None;
+                    ClaimOutcome::IdTaken
                 }
                 // Somebody was faster, or we were and do not know it: only the key itself tells.
                 Err(WriteError::Conflict | WriteError::Unknown) => {
-                    let ticket = tickets.next(Purpose::ReadClaim);
-                    out.push(Effect::Read { ticket, key: Key::Claim(id) });
-                    self.stage = Stage::Settling { id, ticket };
-                    Outcome::Nothing
+                    let request_id = request_ids.next(Purpose::ReadClaim);
+                    out.push(Effect::Read { request_id, key: Key::Claim(id) });
+                    self.stage = ClaimState::Settling { id, request_id };
+                    ClaimOutcome::Nothing
                 }
             },
-            Stage::Held(held) if held.pending == Some(ticket) => match result {
+            ClaimState::Held(held) if held.pending == Some(request_id) => match result {
                 Ok(written) => self.renewed(written),
                 // Expired, taken, or an earlier renewal landed late: only the key itself knows.
                 Err(_) => {
-                    let ticket = tickets.next(Purpose::ReadClaim);
-                    out.push(Effect::Read { ticket, key: Key::Claim(held.holder.id) });
-                    self.expect(ticket);
-                    Outcome::Nothing
+                    let request_id = request_ids.next(Purpose::ReadClaim);
+                    out.push(Effect::Read { request_id, key: Key::Claim(held.holder.id) });
+                    self.set_pending(request_id);
+                    ClaimOutcome::Nothing
                 }
             },
-            _ => Outcome::Nothing,
+            _ => ClaimOutcome::Nothing,
         }
     }
 
     /// The key was read after an answer that did not come or was a refusal.
     pub(super) fn fetched(
         &mut self,
-        ticket: Ticket,
+        request_id: RequestId,
         entry: Result<Option<Entry>, ReadError>,
         clock: &HealthyClock,
-        tickets: &mut Tickets,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
-    ) -> Outcome {
+    ) -> ClaimOutcome {
         match &self.stage {
-            &Stage::Settling { id, ticket: expected } if expected == ticket => match entry {
+            &ClaimState::Settling { id, request_id: expected } if expected == request_id => match entry {
                 Ok(Some(entry)) if self.is_mine(&entry) && !self.was_given_back(id, &entry) => {
                     self.hold(id, Written { revision: entry.revision, stored_at: entry.stored_at })
                 }
                 Ok(entry) => {
                     // Not ours now; if it lands later, the watch shows it and it is tidied away or taken as our own.
-                    self.stage = Stage::None;
+                    self.stage = ClaimState::None;
                     self.remember(id, entry.as_ref(), clock);
-                    Outcome::LookOn
+                    ClaimOutcome::IdTaken
                 }
                 Err(_) => {
-                    let ticket = tickets.next(Purpose::ReadClaim);
-                    out.push(Effect::Read { ticket, key: Key::Claim(id) });
-                    self.stage = Stage::Settling { id, ticket };
-                    Outcome::Nothing
+                    let request_id = request_ids.next(Purpose::ReadClaim);
+                    out.push(Effect::Read { request_id, key: Key::Claim(id) });
+                    self.stage = ClaimState::Settling { id, request_id };
+                    ClaimOutcome::Nothing
                 }
             },
-            Stage::Held(held) if held.pending == Some(ticket) => match entry {
+            ClaimState::Held(held) if held.pending == Some(request_id) => match entry {
                 Ok(Some(entry)) if self.is_mine(&entry) => {
                     // Ours when it was read; only a swap proves that it still is.
                     self.renewed(Written { revision: entry.revision, stored_at: entry.stored_at });
-                    Outcome::Nothing
+                    ClaimOutcome::Nothing
                 }
                 Ok(Some(_)) => {
                     let id = held.holder.id;
@@ -302,25 +302,25 @@ impl Identity {
                 Ok(None) => {
                     // It has expired: claim it again, which makes a new life.
                     let id = held.holder.id;
-                    let ticket = tickets.next(Purpose::Claim);
+                    let request_id = request_ids.next(Purpose::Claim);
                     let value = Value::Claim(Claim { pod: self.pod.clone(), renewals: 0 });
                     out.push(Effect::Write {
-                        ticket,
+                        request_id,
                         key: Key::Claim(id),
                         value,
                         condition: Condition::Absent,
                     });
-                    self.stage = Stage::Claiming { id, ticket };
-                    Outcome::Lost(id)
+                    self.stage = ClaimState::Claiming { id, request_id };
+                    ClaimOutcome::Lost(id)
                 }
                 Err(_) => {
-                    let ticket = tickets.next(Purpose::ReadClaim);
-                    out.push(Effect::Read { ticket, key: Key::Claim(held.holder.id) });
-                    self.expect(ticket);
-                    Outcome::Nothing
+                    let request_id = request_ids.next(Purpose::ReadClaim);
+                    out.push(Effect::Read { request_id, key: Key::Claim(held.holder.id) });
+                    self.set_pending(request_id);
+                    ClaimOutcome::Nothing
                 }
             },
-            _ => Outcome::Nothing,
+            _ => ClaimOutcome::Nothing,
         }
     }
 
@@ -331,48 +331,50 @@ impl Identity {
             return;
         };
         if self.claims.get(&id).is_none_or(|known| known.revision < entry.revision) {
-            let seen = SeenClaim { pod: claim.pod.clone(), revision: entry.revision, changed: clock.mark() };
+            let seen =
+                ObservedClaim { pod: claim.pod.clone(), revision: entry.revision, changed: clock.now() };
             self.claims.insert(id, seen);
         }
     }
 
-    fn hold(&mut self, id: WorkerId, written: Written) -> Outcome {
+    fn hold(&mut self, id: WorkerId, written: Written) -> ClaimOutcome {
         // Above any life seen of this id, also where the broker's clock has stepped back.
-        let seen = self.lives.get(&id).copied().unwrap_or_default();
+        let seen = self.incarnations.get(&id).copied().unwrap_or_default();
         let incarnation = Incarnation(written.stored_at).max(Incarnation(seen.0 + 1));
-        let holder = Holder { id, incarnation };
-        self.lives.insert(id, incarnation);
-        self.stage = Stage::Held(Held { holder, revision: written.revision, renewals: 0, pending: None });
-        Outcome::Claimed(holder)
+        let holder = WorkerIncarnation { id, incarnation };
+        self.incarnations.insert(id, incarnation);
+        self.stage =
+            ClaimState::Held(HeldId { holder, revision: written.revision, renewals: 0, pending: None });
+        ClaimOutcome::Claimed(holder)
     }
 
-    fn renewed(&mut self, written: Written) -> Outcome {
-        if let Stage::Held(held) = &mut self.stage {
+    fn renewed(&mut self, written: Written) -> ClaimOutcome {
+        if let ClaimState::Held(held) = &mut self.stage {
             held.revision = written.revision;
             held.pending = None;
         }
-        Outcome::Renewed
+        ClaimOutcome::Renewed
     }
 
-    fn lose(&mut self, id: WorkerId) -> Outcome {
-        self.stage = Stage::None;
-        Outcome::Lost(id)
+    fn lose(&mut self, id: WorkerId) -> ClaimOutcome {
+        self.stage = ClaimState::None;
+        ClaimOutcome::Lost(id)
     }
 
-    fn expect(&mut self, ticket: Ticket) {
-        if let Stage::Held(held) = &mut self.stage {
-            held.pending = Some(ticket);
+    fn set_pending(&mut self, request_id: RequestId) {
+        if let ClaimState::Held(held) = &mut self.stage {
+            held.pending = Some(request_id);
         }
     }
 
     /// Whether the watch has shown that a claim of ours was removed or taken since.
-    fn is_over(&self, id: WorkerId, revision: Revision) -> bool {
-        self.given_back.get(&id).is_some_and(|by| *by >= revision)
+    fn was_superseded(&self, id: WorkerId, revision: Revision) -> bool {
+        self.released.get(&id).is_some_and(|by| *by >= revision)
             || self.claims.get(&id).is_some_and(|claim| claim.revision > revision && claim.pod != self.pod)
     }
 
     fn was_given_back(&self, id: WorkerId, entry: &Entry) -> bool {
-        self.given_back.get(&id).is_some_and(|by| entry.revision <= *by)
+        self.released.get(&id).is_some_and(|by| entry.revision <= *by)
     }
 
     fn is_mine(&self, entry: &Entry) -> bool {
@@ -404,33 +406,36 @@ mod tests {
     }
 
     /// What becomes of a claim whose answer, by revision 5, comes after the watch has shown these.
-    fn answered_after(shown: &[Option<Entry>]) -> Outcome {
-        let (clock, mut tickets, mut out) = (healthy_clock(5), Tickets::default(), Vec::new());
+    fn answered_after(shown: &[Option<Entry>]) -> ClaimOutcome {
+        let (clock, mut request_ids, mut out) = (healthy_clock(5), RequestIds::default(), Vec::new());
         let mut identity = Identity::new(pod("anna"));
-        let search = Search {
+        let search = IdSearch {
             in_map: &BTreeSet::new(),
             limit: 1,
             stale: Time::from_secs(30),
             map_first: true,
             clock: &clock,
         };
-        assert!(identity.search(&search, &mut tickets, &mut out));
+        assert!(identity.search(&search, &mut request_ids, &mut out));
         for entry in shown {
-            identity.watched(ID, entry.as_ref(), &clock, &mut tickets, &mut out);
+            identity.watched(ID, entry.as_ref(), &clock, &mut request_ids, &mut out);
         }
         let written = Written { revision: Revision(5), stored_at: 5 };
-        let ticket = Ticket { purpose: Purpose::Claim, serial: 1 };
-        identity.written(ticket, Ok(written), &mut tickets, &mut out)
+        let request_id = RequestId { purpose: Purpose::Claim, serial: 1 };
+        identity.written(request_id, Ok(written), &mut request_ids, &mut out)
     }
 
     #[test]
     fn a_claim_that_the_watch_shows_before_its_answer_is_held() {
-        assert!(matches!(answered_after(&[Some(claim("anna", 5))]), Outcome::Claimed(_)));
+        assert!(matches!(answered_after(&[Some(claim("anna", 5))]), ClaimOutcome::Claimed(_)));
     }
 
     #[test]
     fn a_late_answer_does_not_beat_a_removal_or_a_successor_that_the_watch_has_shown() {
-        assert_eq!(answered_after(&[Some(claim("anna", 5)), None]), Outcome::LookOn);
-        assert_eq!(answered_after(&[Some(claim("anna", 5)), None, Some(claim("berta", 7))]), Outcome::LookOn);
+        assert_eq!(answered_after(&[Some(claim("anna", 5)), None]), ClaimOutcome::IdTaken);
+        assert_eq!(
+            answered_after(&[Some(claim("anna", 5)), None, Some(claim("berta", 7))]),
+            ClaimOutcome::IdTaken
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cursor::Position;
-use super::types::{Entry, Key, Partitions, Revision, Value, Version, WindowKind};
+use super::types::{Entry, Key, PartitionList, Revision, Value, Version, WindowKind};
 
 /// What a request was for. Answers are told apart by it and by the serial number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ pub enum Purpose {
     /// Giving an id back.
     Release,
     /// Removing a claim that a late write left on an id one does not hold.
-    Tidy,
+    DeleteStrayClaim,
     /// Taking or keeping the lease.
     Lease,
     /// Looking at the lease after an answer that did not come.
@@ -28,7 +28,7 @@ pub enum Purpose {
     /// Giving the lease back.
     Resign,
     /// The farewell.
-    Farewell,
+    LeaveRecord,
     /// Reading the map as a worker that is behind or leaves its fence.
     ReadMap,
     /// Reading the map as a new leader, or after a conflict.
@@ -50,9 +50,9 @@ pub enum Purpose {
     /// Looking at many cursors.
     ReadCursors,
     /// Looking at the log of many partitions.
-    SurveyLog,
+    InspectLog,
     /// Asking the store how far a partition came.
-    Origin,
+    RecoveryPoint,
     /// Swapping a cursor.
     Cursor,
     /// Marking a cursor as released.
@@ -64,18 +64,18 @@ pub enum Purpose {
     /// Processing a message.
     Process,
     /// Writing down that a message is dead.
-    Bury,
+    RecordDeadLetter,
     /// Publishing a dead letter.
-    PublishDead,
+    PublishDeadLetter,
     /// Looking for partitions that the log knows and the list does not.
     Subjects,
     /// Looking at the cursors of partitions that are not in the list.
-    StrangerCursors,
+    UnlistedCursors,
 }
 
 /// Names a request, so that its answer finds its way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket {
+pub struct RequestId {
     /// What it was for.
     pub purpose: Purpose,
     /// Which one it was.
@@ -99,7 +99,7 @@ pub enum Effect {
     /// Store a value and answer.
     Write {
         /// Whom to answer.
-        ticket: Ticket,
+        request_id: RequestId,
         /// Where.
         key: Key,
         /// What.
@@ -110,7 +110,7 @@ pub enum Effect {
     /// Remove exactly that revision and answer.
     Delete {
         /// Whom to answer.
-        ticket: Ticket,
+        request_id: RequestId,
         /// Where.
         key: Key,
         /// Which revision.
@@ -119,7 +119,7 @@ pub enum Effect {
     /// Read from the stream leader, never from a replica, and answer.
     Read {
         /// Whom to answer.
-        ticket: Ticket,
+        request_id: RequestId,
         /// Where.
         key: Key,
     },
@@ -137,48 +137,48 @@ pub enum Effect {
         /// The partition.
         partition: Arc<str>,
         /// Grows with every owner; whoever shows a lower one is late.
-        take: u64,
+        fencing_token: u64,
     },
     /// Read these cursors from the stream leader, and answer with [`Event::Cursors`] in this order.
     ReadCursors {
         /// Whom to answer.
-        ticket: Ticket,
+        request_id: RequestId,
         /// Whose cursors.
         partitions: Vec<Arc<str>>,
     },
     /// Ask the stream leader about the log and the last message of each partition; answer with [`Event::Surveyed`].
-    SurveyLog {
+    InspectLog {
         /// Whom to answer.
-        ticket: Ticket,
+        request_id: RequestId,
         /// Which partitions.
         partitions: Vec<Arc<str>>,
     },
     /// Ask the store for the newest chart state of a partition; answer with [`Event::Traced`].
-    ReadOrigin {
+    ReadRecoveryPoint {
         /// Whom to answer.
-        ticket: Ticket,
+        request_id: RequestId,
         /// Which partition.
         partition: Arc<str>,
     },
     /// Read two messages of a partition, and answer with [`Event::Paged`].
     ReadLog {
         /// Whom to answer.
-        ticket: Ticket,
+        request_id: RequestId,
         /// Which partition.
         partition: Arc<str>,
         /// From this sequence on, itself included.
         from: u64,
         /// From the stream leader, with what it says about the log; otherwise from any replica.
-        leader: bool,
+        from_leader: bool,
     },
     /// Process a message and store its results, as long as the fence is open; answer with [`Event::Processed`].
     Process {
         /// Whom to answer.
-        ticket: Ticket,
+        request_id: RequestId,
         /// Which partition.
         partition: Arc<str>,
         /// What to do.
-        work: Box<Work>,
+        work: Box<ProcessRequest>,
     },
     /// Drop what runs for a partition: somebody else has taken it.
     Cancel {
@@ -186,25 +186,25 @@ pub enum Effect {
         partition: Arc<str>,
     },
     /// Write that the message is dead, and the unchanged chart state, at its position; answer with [`Event::Done`].
-    Bury {
+    RecordDeadLetter {
         /// Whom to answer.
-        ticket: Ticket,
+        request_id: RequestId,
         /// Which partition.
         partition: Arc<str>,
         /// The message and where it stands.
-        work: Box<Work>,
+        work: Box<ProcessRequest>,
         /// Why it is dead.
         reason: Arc<str>,
     },
     /// Publish the dead letter under its position, where none may be yet; answer with [`Event::Done`]. A refusal means
     /// that it is there.
-    PublishDead {
+    PublishDeadLetter {
         /// Whom to answer.
-        ticket: Ticket,
+        request_id: RequestId,
         /// Which partition.
         partition: Arc<str>,
         /// The message and where it stands.
-        work: Box<Work>,
+        work: Box<ProcessRequest>,
         /// Why it is dead.
         reason: Arc<str>,
     },
@@ -212,7 +212,7 @@ pub enum Effect {
     /// [`Event::Subjects`].
     ListSubjects {
         /// Whom to answer.
-        ticket: Ticket,
+        request_id: RequestId,
     },
     /// Something happened that is counted.
     Notice(Notice),
@@ -234,7 +234,7 @@ pub struct Message {
     /// Its sequence in the log.
     pub sequence: u64,
     /// Its id: for a notification, the context.
-    pub context: Arc<str>,
+    pub message_id: Arc<str>,
     /// The broker's time when it was stored, in microseconds.
     pub stored_at: u64,
     /// What it says.
@@ -243,7 +243,7 @@ pub struct Message {
 
 /// A message to process, and where its results belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct ProcessRequest {
     /// The message.
     pub message: Message,
     /// The position of its rows.
@@ -251,20 +251,20 @@ pub struct Work {
     /// Where the chart state to go on from stands; none if nothing was ever committed.
     pub committed: Option<Position>,
     /// Which log it comes from.
-    pub stream: u64,
+    pub log_id: u64,
     /// By which take it is processed: rows of a lower take never replace those of a higher one.
-    pub take: u64,
+    pub fencing_token: u64,
     /// The time stamp of its rows.
-    pub stamp: u64,
+    pub write_timestamp: u64,
     /// Which attempt this is, from 1.
     pub attempt: u32,
     /// What is remembered of this partition does not count: read it from the store.
-    pub fresh: bool,
+    pub ignore_cache: bool,
 }
 
 /// How the processing of a message ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProcessOutcome {
     /// Its results are stored.
     Done,
     /// It failed, or took too long; it is tried again, but not for ever.
@@ -279,7 +279,7 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogInfo {
     /// Which log it is: the time it was made.
-    pub stream: u64,
+    pub log_id: u64,
     /// The first sequence it holds; one above the last if it is empty.
     pub first: u64,
     /// The last sequence it gave.
@@ -288,34 +288,34 @@ pub struct LogInfo {
 
 /// The log, and the last message of each partition that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Survey {
+pub struct LogInspection {
     /// The log.
     pub info: LogInfo,
     /// The last message of each partition.
-    pub lasts: Vec<Option<Last>>,
+    pub last_messages: Vec<Option<LastMessage>>,
 }
 
 /// The last message of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Last {
+pub struct LastMessage {
     /// Its sequence.
     pub sequence: u64,
     /// Its id: a log that lost its tail gives the same sequence to another message.
-    pub context: Arc<str>,
+    pub message_id: Arc<str>,
 }
 
 /// Every partition that the log holds messages of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subjects {
+pub struct SubjectList {
     /// Which log it is: the time it was made.
-    pub stream: u64,
+    pub log_id: u64,
     /// Each partition with its last sequence.
     pub lasts: Vec<(Arc<str>, u64)>,
 }
 
 /// Up to two messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct LogPage {
     /// What the stream leader says about the log; none if a replica answered.
     pub info: Option<LogInfo>,
     /// The messages, in order.
@@ -324,17 +324,17 @@ pub struct Page {
 
 /// How far a partition came, by the newest chart state in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct RecoveryPoint {
     /// Where the newest chart state stands. Whether it was committed is not known.
     pub newest: Position,
     /// What was committed before it.
     pub predecessor: Option<Position>,
     /// The id of the message at the predecessor.
-    pub context: Arc<str>,
+    pub message_id: Arc<str>,
     /// Which log the predecessor comes from.
-    pub stream: u64,
+    pub log_id: u64,
     /// The highest time stamp, with its take, of what is stored at the newest.
-    pub stamp: u64,
+    pub write_timestamp: u64,
 }
 
 /// Something that is counted.
@@ -373,12 +373,12 @@ pub enum Notice {
     /// This leader has taken over a cluster of which almost nobody is there.
     RestartDetected,
     /// This leader has made a map, which is being published.
-    Planned(Planned),
+    Planned(PlanSummary),
 }
 
 /// How a map came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlanSummary {
     /// What it was waited for, and how long; none where there was no window.
     pub window: Option<(WindowKind, Duration)>,
     /// Whether it is for a crash.
@@ -425,72 +425,72 @@ pub enum Event {
     /// A write or a removal was answered.
     Written {
         /// The request.
-        ticket: Ticket,
+        request_id: RequestId,
         /// How it went.
         result: Result<Written, WriteError>,
     },
     /// A read was answered.
     Fetched {
         /// The request.
-        ticket: Ticket,
+        request_id: RequestId,
         /// What is there; an error is never evidence of absence.
         result: Result<Option<Entry>, ReadError>,
     },
     /// Many cursors were read.
     Cursors {
         /// The request.
-        ticket: Ticket,
+        request_id: RequestId,
         /// The cursors, in the order of the request.
         result: Result<Vec<Option<Entry>>, ReadError>,
     },
     /// The log was looked at.
-    Surveyed {
+    LogInspected {
         /// The request.
-        ticket: Ticket,
+        request_id: RequestId,
         /// What was found.
-        result: Result<Survey, ReadError>,
+        result: Result<LogInspection, ReadError>,
     },
     /// The store was asked how far a partition came.
-    Traced {
+    RecoveryPointRead {
         /// The request.
-        ticket: Ticket,
+        request_id: RequestId,
         /// What it holds.
-        result: Result<Option<Origin>, ReadError>,
+        result: Result<Option<RecoveryPoint>, ReadError>,
     },
     /// Messages were read.
-    Paged {
+    LogRead {
         /// The request.
-        ticket: Ticket,
+        request_id: RequestId,
         /// The messages.
-        result: Result<Page, ReadError>,
+        result: Result<LogPage, ReadError>,
     },
     /// A message was processed, or not.
     Processed {
         /// The request.
-        ticket: Ticket,
+        request_id: RequestId,
         /// How it ended.
-        outcome: Outcome,
+        outcome: ProcessOutcome,
     },
     /// Something that only succeeds or is tried again was answered.
-    Done {
+    DeadLetterStep {
         /// The request.
-        ticket: Ticket,
+        request_id: RequestId,
         /// Whether it is done.
         happened: bool,
     },
     /// The partitions that the log holds messages of.
     Subjects {
         /// The request.
-        ticket: Ticket,
+        request_id: RequestId,
         /// What the log holds.
-        result: Result<Subjects, ReadError>,
+        result: Result<SubjectList, ReadError>,
     },
     /// A message was published for a partition: there may be something to read.
-    Rung(Arc<str>),
+    WakeUp(Arc<str>),
     /// The partitions to keep, with their weights.
-    Partitions(Arc<Partitions>),
+    Partitions(Arc<PartitionList>),
     /// What a map took away has been let go of.
-    LetGo(Version),
+    Released(Version),
     /// Whatever ran has ended or was given up.
     Drained,
     /// Leave.
@@ -521,20 +521,20 @@ pub enum WriteError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadError;
 
-/// Hands out tickets.
+/// Hands out request_ids.
 #[derive(Debug, Default)]
-pub(super) struct Tickets {
+pub(super) struct RequestIds {
     last: u64,
 }
 
-impl Tickets {
+impl RequestIds {
     /// The last one that was given: what is asked from now on has a higher one.
     pub(super) fn last(&self) -> u64 {
         self.last
     }
 
-    pub(super) fn next(&mut self, purpose: Purpose) -> Ticket {
+    pub(super) fn next(&mut self, purpose: Purpose) -> RequestId {
         self.last += 1;
-        Ticket { purpose, serial: self.last }
+        RequestId { purpose, serial: self.last }
     }
 }

@@ -5,17 +5,16 @@
 //! the roster), `trigger` (windows), `suspects` (before anybody is declared dead), `publication` and `controller`
 //! (the leader's maps), `holdings` (what a map makes one own) and `shutdown`.
 
+mod assignment;
 mod config;
-mod consumption;
+mod consumer;
 mod controller;
 mod cursor;
 mod election;
 mod fence;
 mod fleet_size;
-mod guards;
 mod handover;
 mod health;
-mod holdings;
 mod identity;
 mod io;
 mod partition;
@@ -23,21 +22,23 @@ pub mod planner;
 mod publication;
 mod release;
 mod roster;
+mod rules;
 mod shutdown;
 mod state;
-mod strangers;
 mod suspects;
 mod topology;
 mod trigger;
 pub mod types;
+mod unlisted;
 mod worker;
 
-pub use config::{BadConfig, Config, Tenure};
-pub use cursor::{ATTEMPTS, Cursor, Position, Predecessor};
-pub use guards::Guard;
+pub use config::{Config, ConfigError, LeaseExpiry};
+pub use cursor::{Cursor, MAX_ATTEMPTS, Position, PreviousOwner};
 pub use io::{
-    Condition, Effect, Event, Last, LogInfo, Message, Notice, Origin, Outcome, Page, Planned, Purpose,
-    ReadError, Subjects, Survey, Ticket, Warning, Work, WriteError, Written,
+    Condition, Effect, Event, LastMessage, LogInfo, LogInspection, LogPage, Message, Notice, PlanSummary,
+    ProcessOutcome, ProcessRequest, Purpose, ReadError, RecoveryPoint, RequestId, SubjectList, Warning,
+    WriteError, Written,
 };
+pub use rules::ProtocolRule;
 pub use state::{CalculatorState, WorkerState};
-pub use worker::Worker;
+pub use worker::WorkerCore;

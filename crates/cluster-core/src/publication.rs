@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::io::Planned;
-use super::planner::{self, Item, Mode, Plan};
-use super::strangers::Wanted;
-use super::types::{Assignment, AssignmentMap, Epoch, Lifecycle, Partitions, Version, WorkerId};
+use super::io::PlanSummary;
+use super::planner::{self, Mode, Plan, PlannerInput};
+use super::types::{Assignment, AssignmentMap, Epoch, Lifecycle, PartitionList, Version, WorkerId};
+use super::unlisted::DesiredPartitions;
 
 /// What a map is made from.
-pub(super) struct Draft<'a> {
+pub(super) struct MapInput<'a> {
     pub(super) current: Option<&'a AssignmentMap>,
-    pub(super) wanted: &'a Wanted,
+    pub(super) wanted: &'a DesiredPartitions,
     pub(super) workers: &'a BTreeSet<WorkerId>,
     /// In an emergency: who may be given orphans.
     pub(super) receivers: &'a BTreeSet<WorkerId>,
@@ -19,24 +19,24 @@ pub(super) struct Draft<'a> {
 }
 
 /// What a map says besides who owns what.
-pub(super) struct Imprint {
+pub(super) struct MapHeader {
     pub(super) version: Version,
     pub(super) epoch: Epoch,
     pub(super) lifecycle: Lifecycle,
     pub(super) fleet_size: Option<u32>,
 }
 
-impl Draft<'_> {
+impl MapInput<'_> {
     fn plan(&self) -> Plan {
         let ids = |workers: &BTreeSet<WorkerId>| workers.iter().map(|id| id.0).collect::<Vec<_>>();
-        let items: Vec<Item<'_>> = self
+        let items: Vec<PlannerInput<'_>> = self
             .wanted
             .partitions
             .iter()
             .map(|(name, weight)| {
                 let previous =
                     self.current.and_then(|map| map.assignments.get(name)).map(|known| known.owner.0);
-                Item { name, weight: *weight, previous }
+                PlannerInput { name, weight: *weight, previous }
             })
             .collect();
         let (workers, receivers) = (ids(self.workers), ids(self.receivers));
@@ -44,9 +44,9 @@ impl Draft<'_> {
     }
 
     /// The next map, and how it came to be.
-    pub(super) fn make(&self, imprint: Imprint) -> (AssignmentMap, Planned) {
+    pub(super) fn build(&self, imprint: MapHeader) -> (AssignmentMap, PlanSummary) {
         let plan = self.plan();
-        let planned = Planned {
+        let planned = PlanSummary {
             window: None,
             emergency: self.mode == Mode::Emergency,
             orphans: self.orphans(),
@@ -91,7 +91,7 @@ impl Draft<'_> {
 }
 
 /// Whether partitions and weights are those of the map.
-pub(super) fn same_partitions(map: &AssignmentMap, partitions: &Partitions) -> bool {
+pub(super) fn same_partitions(map: &AssignmentMap, partitions: &PartitionList) -> bool {
     map.assignments.len() == partitions.len()
         && partitions
             .iter()

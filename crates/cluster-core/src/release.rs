@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::cursor::Cursor;
-use super::io::{Condition, Effect, Event, Purpose, Ticket, Tickets, WriteError};
-use super::types::{Entry, Holder, Key, Revision, Value};
+use super::io::{Condition, Effect, Event, Purpose, RequestId, RequestIds, WriteError};
+use super::types::{Entry, Key, Revision, Value, WorkerIncarnation};
 
 /// Maximum number of release writes without an answer.
 const MAX_PARALLEL_RELEASES: usize = 256;
@@ -34,7 +34,7 @@ pub(super) enum LastCursor {
 /// A write of a cursor, or the read that settles it, without an answer.
 #[derive(Debug)]
 pub(super) struct UnansweredWrite {
-    pub(super) ticket: Ticket,
+    pub(super) request_id: RequestId,
     pub(super) proposed: Cursor,
     /// The cursor before the write.
     pub(super) before: Option<SeenCursor>,
@@ -60,7 +60,7 @@ impl UnreleasedCursors {
         match last {
             LastCursor::Seen(seen) => drop(self.seen.insert(partition.clone(), seen)),
             LastCursor::Unanswered(write) => {
-                self.unanswered.insert(write.ticket.serial, (partition.clone(), write));
+                self.unanswered.insert(write.request_id.serial, (partition.clone(), write));
             }
             LastCursor::Unknown => drop(self.unread.insert(partition.clone())),
         }
@@ -79,8 +79,8 @@ impl UnreleasedCursors {
     /// Notes the answer to a request that a partition did not wait for, or to a read of cursors.
     pub(super) fn note(&mut self, event: &Event) {
         match event {
-            Event::Written { ticket, .. } | Event::Fetched { ticket, .. } => {
-                let Some((partition, write)) = self.unanswered.remove(&ticket.serial) else { return };
+            Event::Written { request_id, .. } | Event::Fetched { request_id, .. } => {
+                let Some((partition, write)) = self.unanswered.remove(&request_id.serial) else { return };
                 let last = match event {
                     Event::Written { result: Ok(written), .. } => {
                         LastCursor::Seen(SeenCursor { cursor: write.proposed, revision: written.revision })
@@ -93,8 +93,8 @@ impl UnreleasedCursors {
                 };
                 self.add(&partition, last);
             }
-            Event::Cursors { ticket, result } => {
-                let Some((_, partitions)) = self.reading.take_if(|(serial, _)| *serial == ticket.serial)
+            Event::Cursors { request_id, result } => {
+                let Some((_, partitions)) = self.reading.take_if(|(serial, _)| *serial == request_id.serial)
                 else {
                     return;
                 };
@@ -120,24 +120,29 @@ impl UnreleasedCursors {
 
     /// Reads the cursors of unknown state and sends the release of each cursor that names `me`. The write compares the
     /// revision at which this worker was the owner, so a late one fails as soon as any worker has taken the cursor over.
-    pub(super) fn send(&mut self, me: Holder, tickets: &mut Tickets, out: &mut Vec<Effect>) {
+    pub(super) fn send(
+        &mut self,
+        me: WorkerIncarnation,
+        request_ids: &mut RequestIds,
+        out: &mut Vec<Effect>,
+    ) {
         if self.reading.is_none() && !self.unread.is_empty() {
-            let ticket = tickets.next(Purpose::ReadCursors);
+            let request_id = request_ids.next(Purpose::ReadCursors);
             let partitions: Vec<_> = std::mem::take(&mut self.unread).into_iter().collect();
-            self.reading = Some((ticket.serial, partitions.iter().cloned().map(Some).collect()));
-            out.push(Effect::ReadCursors { ticket, partitions });
+            self.reading = Some((request_id.serial, partitions.iter().cloned().map(Some).collect()));
+            out.push(Effect::ReadCursors { request_id, partitions });
         }
         while self.releasing.len() < MAX_PARALLEL_RELEASES
             && let Some((partition, SeenCursor { cursor, revision })) = self.seen.pop_first()
         {
             // A cursor that names another worker is not ours to release.
-            if cursor.holder != me || cursor.released {
+            if cursor.owner != me || cursor.released {
                 continue;
             }
-            let ticket = tickets.next(Purpose::ReleaseCursor);
-            self.releasing.insert(ticket.serial);
+            let request_id = request_ids.next(Purpose::ReleaseCursor);
+            self.releasing.insert(request_id.serial);
             out.push(Effect::Write {
-                ticket,
+                request_id,
                 key: Key::Cursor(partition),
                 value: Value::Cursor(Arc::new(cursor.released())),
                 condition: Condition::Revision(revision),
@@ -146,13 +151,13 @@ impl UnreleasedCursors {
     }
 
     /// Notes the answer to a release write. A refused or unanswered one is given up: the leave record remains.
-    pub(super) fn answered(&mut self, ticket: Ticket) {
-        self.releasing.remove(&ticket.serial);
+    pub(super) fn answered(&mut self, request_id: RequestId) {
+        self.releasing.remove(&request_id.serial);
     }
 
     /// Whether each cursor that names `me` is released, or its release was given up.
-    pub(super) fn is_done(&self, me: Holder) -> bool {
-        let is_ours = |seen: &SeenCursor| seen.cursor.holder == me && !seen.cursor.released;
+    pub(super) fn is_done(&self, me: WorkerIncarnation) -> bool {
+        let is_ours = |seen: &SeenCursor| seen.cursor.owner == me && !seen.cursor.released;
         self.releasing.is_empty()
             && self.reading.is_none()
             && self.unread.is_empty()
@@ -170,7 +175,7 @@ mod tests {
     /// The holder of the test cursor.
     const ME: (u32, u64) = (1, 1);
 
-    fn me() -> Holder {
+    fn me() -> WorkerIncarnation {
         holder(ME.0, ME.1)
     }
 
@@ -186,15 +191,15 @@ mod tests {
         Entry { value: Value::Cursor(Arc::new(cursor)), revision: Revision(revision), stored_at: 0 }
     }
 
-    fn send(cursors: &mut UnreleasedCursors, tickets: &mut Tickets) -> Vec<Effect> {
+    fn send(cursors: &mut UnreleasedCursors, request_ids: &mut RequestIds) -> Vec<Effect> {
         let mut out = Vec::new();
-        cursors.send(me(), tickets, &mut out);
+        cursors.send(me(), request_ids, &mut out);
         out
     }
 
     fn release(serial: u64, partition: &Arc<str>, revision: u64) -> Effect {
         Effect::Write {
-            ticket: Ticket { purpose: Purpose::ReleaseCursor, serial },
+            request_id: RequestId { purpose: Purpose::ReleaseCursor, serial },
             key: Key::Cursor(partition.clone()),
             value: Value::Cursor(Arc::new(cursor().released())),
             condition: Condition::Revision(Revision(revision)),
@@ -203,67 +208,70 @@ mod tests {
 
     #[test]
     fn releases_run_in_parallel_up_to_a_limit() {
-        let (mut cursors, mut tickets) = (UnreleasedCursors::default(), Tickets::default());
+        let (mut cursors, mut request_ids) = (UnreleasedCursors::default(), RequestIds::default());
         (0..MAX_PARALLEL_RELEASES + 2).for_each(|number| cursors.add(&name(number), seen(7)));
-        assert_eq!(send(&mut cursors, &mut tickets).len(), MAX_PARALLEL_RELEASES);
-        assert_eq!(send(&mut cursors, &mut tickets), []);
-        cursors.answered(Ticket { purpose: Purpose::ReleaseCursor, serial: 3 });
-        assert_eq!(send(&mut cursors, &mut tickets).len(), 1);
-        (1..=tickets.last())
-            .for_each(|serial| cursors.answered(Ticket { purpose: Purpose::ReleaseCursor, serial }));
-        assert_eq!(send(&mut cursors, &mut tickets).len(), 1);
+        assert_eq!(send(&mut cursors, &mut request_ids).len(), MAX_PARALLEL_RELEASES);
+        assert_eq!(send(&mut cursors, &mut request_ids), []);
+        cursors.answered(RequestId { purpose: Purpose::ReleaseCursor, serial: 3 });
+        assert_eq!(send(&mut cursors, &mut request_ids).len(), 1);
+        (1..=request_ids.last())
+            .for_each(|serial| cursors.answered(RequestId { purpose: Purpose::ReleaseCursor, serial }));
+        assert_eq!(send(&mut cursors, &mut request_ids).len(), 1);
         assert!(!cursors.is_done(me()));
-        cursors.answered(Ticket { purpose: Purpose::ReleaseCursor, serial: tickets.last() });
+        cursors.answered(RequestId { purpose: Purpose::ReleaseCursor, serial: request_ids.last() });
         assert!(cursors.is_done(me()));
     }
 
     #[test]
     fn an_unknown_cursor_is_read_again_until_there_is_an_answer() {
-        let (mut cursors, mut tickets) = (UnreleasedCursors::default(), Tickets::default());
+        let (mut cursors, mut request_ids) = (UnreleasedCursors::default(), RequestIds::default());
         (1..=3).for_each(|number| cursors.add(&name(number), LastCursor::Unknown));
         for serial in 1..=2 {
-            let ticket = Ticket { purpose: Purpose::ReadCursors, serial };
+            let request_id = RequestId { purpose: Purpose::ReadCursors, serial };
             let partitions = vec![name(1), name(2), name(3)];
-            assert_eq!(send(&mut cursors, &mut tickets), [Effect::ReadCursors { ticket, partitions }]);
-            let foreign = Cursor { holder: holder(ME.0, ME.1 + 1), ..cursor() };
+            assert_eq!(
+                send(&mut cursors, &mut request_ids),
+                [Effect::ReadCursors { request_id, partitions }]
+            );
+            let foreign = Cursor { owner: holder(ME.0, ME.1 + 1), ..cursor() };
             let result = match serial {
                 1 => Err(ReadError),
                 _ => Ok(vec![Some(entry(cursor(), 7)), Some(entry(foreign, 8)), None]),
             };
-            assert_eq!(send(&mut cursors, &mut tickets), [], "one read at a time");
-            cursors.note(&Event::Cursors { ticket, result });
+            assert_eq!(send(&mut cursors, &mut request_ids), [], "one read at a time");
+            cursors.note(&Event::Cursors { request_id, result });
         }
-        assert_eq!(send(&mut cursors, &mut tickets), [release(3, &name(1), 7)]);
+        assert_eq!(send(&mut cursors, &mut request_ids), [release(3, &name(1), 7)]);
     }
 
     #[test]
     fn a_partition_that_is_served_again_is_not_released() {
-        let (mut cursors, mut tickets) = (UnreleasedCursors::default(), Tickets::default());
+        let (mut cursors, mut request_ids) = (UnreleasedCursors::default(), RequestIds::default());
         cursors.add(&name(1), seen(7));
         cursors.add(&name(2), LastCursor::Unknown);
         cursors.add(&name(3), LastCursor::Unknown);
         cursors.remove(&name(1));
         cursors.remove(&name(3));
-        let ticket = Ticket { purpose: Purpose::ReadCursors, serial: 1 };
+        let request_id = RequestId { purpose: Purpose::ReadCursors, serial: 1 };
         let partitions = vec![name(2)];
-        assert_eq!(send(&mut cursors, &mut tickets), [Effect::ReadCursors { ticket, partitions }]);
+        assert_eq!(send(&mut cursors, &mut request_ids), [Effect::ReadCursors { request_id, partitions }]);
         cursors.remove(&name(2));
-        cursors.note(&Event::Cursors { ticket, result: Ok(vec![Some(entry(cursor(), 7))]) });
-        assert_eq!(send(&mut cursors, &mut tickets), []);
+        cursors.note(&Event::Cursors { request_id, result: Ok(vec![Some(entry(cursor(), 7))]) });
+        assert_eq!(send(&mut cursors, &mut request_ids), []);
         assert!(cursors.is_done(me()));
     }
 
     /// Returns the effects after a takeover that the partition did not wait for has this answer.
     fn sent_after(answer: Result<Written, WriteError>) -> Vec<Effect> {
-        let (mut cursors, mut tickets) = (UnreleasedCursors::default(), Tickets::default());
-        let ticket = tickets.next(Purpose::Cursor);
+        let (mut cursors, mut request_ids) = (UnreleasedCursors::default(), RequestIds::default());
+        let request_id = request_ids.next(Purpose::Cursor);
         let before = Some(SeenCursor { cursor: cursor(), revision: Revision(6) });
-        let write = UnansweredWrite { ticket, proposed: cursor(), before };
+        let write = UnansweredWrite { request_id, proposed: cursor(), before };
         cursors.add(&name(1), LastCursor::Unanswered(write));
-        assert_eq!(send(&mut cursors, &mut tickets), []);
+        assert_eq!(send(&mut cursors, &mut request_ids), []);
         assert!(!cursors.is_done(me()), "its answer is awaited");
-        cursors.note(&Event::Written { ticket, result: answer });
-        send(&mut cursors, &mut tickets)
+        cursors.note(&Event::Written { request_id, result: answer });
+        send(&mut cursors, &mut request_ids)
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::collections::btree_map::Entry as Place;
 use std::sync::Arc;
 
 use super::WorkerState;
-use super::health::{HealthyClock, Mark};
-use super::types::{Heartbeat, Holder, Incarnation, Time, Version, WorkerId};
+use super::health::{HealthyClock, HealthyInstant};
+use super::types::{Heartbeat, Incarnation, Time, Version, WorkerId, WorkerIncarnation};
 
 /// What is known of one worker.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct WorkerRecord {
     pub(super) incarnation: Incarnation,
     pub(super) serial: u64,
     pub(super) state: WorkerState,
@@ -23,36 +23,36 @@ pub(super) struct Seen {
     pub(super) cursor_version: Version,
     pub(super) fleet_size: Option<u32>,
     /// When it was last heard alive by us; none if only an old value was seen.
-    heard: Option<Mark>,
+    last_heartbeat: Option<HealthyInstant>,
     /// When it said farewell.
     pub(super) left_at: Option<Time>,
-    degraded: Option<Mark>,
+    degraded: Option<HealthyInstant>,
 }
 
-impl Seen {
+impl WorkerRecord {
     /// How long it has been silent on the healthy clock; none if this process has never heard it. DEGRADED is silence:
     /// such a worker does no work.
-    fn silence(&self, clock: &HealthyClock) -> Option<Time> {
-        let silent = clock.since(self.heard?);
+    fn time_since_heartbeat(&self, clock: &HealthyClock) -> Option<Time> {
+        let silent = clock.since(self.last_heartbeat?);
         Some(silent.max(self.degraded.map_or(Time::ZERO, |since| clock.since(since))))
     }
 
     fn is_live(&self, limit: Time, clock: &HealthyClock) -> bool {
-        !self.left && self.silence(clock).is_some_and(|silent| silent < limit)
+        !self.left && self.time_since_heartbeat(clock).is_some_and(|silent| silent < limit)
     }
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roster {
-    workers: BTreeMap<WorkerId, Seen>,
-    standbys: BTreeMap<Arc<str>, Option<Mark>>,
+    workers: BTreeMap<WorkerId, WorkerRecord>,
+    standbys: BTreeMap<Arc<str>, Option<HealthyInstant>>,
     /// The newest life of each id that said farewell, whatever came after it.
-    farewells: BTreeMap<WorkerId, Incarnation>,
+    left_incarnations: BTreeMap<WorkerId, Incarnation>,
 }
 
 impl Roster {
     /// Notes a heartbeat of an id. One of an earlier life is ignored. Says whether it tells more than that its sender lives.
-    pub(super) fn note(
+    pub(super) fn record_heartbeat(
         &mut self,
         id: WorkerId,
         beat: &Heartbeat,
@@ -60,9 +60,9 @@ impl Roster {
         now: Time,
         clock: &HealthyClock,
     ) -> bool {
-        let Some(holder) = beat.holder.filter(|holder| holder.id == id) else { return false };
+        let Some(holder) = beat.worker.filter(|holder| holder.id == id) else { return false };
         if beat.left {
-            let newest = self.farewells.entry(id).or_default();
+            let newest = self.left_incarnations.entry(id).or_default();
             *newest = holder.incarnation.max(*newest);
         }
         let place = self.workers.entry(id);
@@ -80,7 +80,7 @@ impl Roster {
         }
         let degraded_since = same_life.and_then(|seen| seen.degraded);
         let is_degraded = beat.state == WorkerState::Degraded;
-        let seen = Seen {
+        let seen = WorkerRecord {
             incarnation: holder.incarnation,
             serial: beat.serial,
             state: beat.state,
@@ -89,13 +89,17 @@ impl Roster {
             map_version: beat.map_version,
             cursor_version: beat.cursor_version,
             fleet_size: beat.fleet_size,
-            heard: if retained { same_life.and_then(|seen| seen.heard) } else { Some(clock.mark()) },
+            last_heartbeat: if retained {
+                same_life.and_then(|seen| seen.last_heartbeat)
+            } else {
+                Some(clock.now())
+            },
             left_at: beat.left.then_some(now),
-            degraded: if is_degraded { degraded_since.or(Some(clock.mark())) } else { None },
+            degraded: if is_degraded { degraded_since.or(Some(clock.now())) } else { None },
         };
         // A worker that was silent is news when it speaks again, whatever it says.
         let routine = same_life.is_some_and(|known| {
-            known.heard.is_some_and(|heard| clock.since(heard) < clock.echo_limit())
+            known.last_heartbeat.is_some_and(|heard| clock.since(heard) < clock.echo_limit())
                 && (known.state, known.applied_version, known.map_version)
                     == (seen.state, seen.applied_version, seen.map_version)
                 && (known.cursor_version, known.fleet_size) == (seen.cursor_version, seen.fleet_size)
@@ -107,16 +111,16 @@ impl Roster {
     }
 
     /// Notes a heartbeat of a process without an id; none means it said farewell.
-    pub(super) fn note_standby(
+    pub(super) fn record_standby(
         &mut self,
         pod: &Arc<str>,
         beat: Option<&Heartbeat>,
         retained: bool,
         clock: &HealthyClock,
     ) {
-        match beat.filter(|beat| !beat.left && beat.holder.is_none()) {
+        match beat.filter(|beat| !beat.left && beat.worker.is_none()) {
             Some(_) => {
-                let heard = (!retained).then(|| clock.mark());
+                let heard = (!retained).then(|| clock.now());
                 self.standbys.insert(pod.clone(), heard);
             }
             None => {
@@ -126,34 +130,34 @@ impl Roster {
     }
 
     /// Begins to count everybody's silence anew, as a leader would that had not listened before.
-    pub(super) fn forget_timers(&mut self, clock: &HealthyClock) {
+    pub(super) fn reset_timers(&mut self, clock: &HealthyClock) {
         self.workers
             .values_mut()
-            .filter(|seen| seen.heard.is_some())
-            .for_each(|seen| seen.heard = Some(clock.mark()));
+            .filter(|seen| seen.last_heartbeat.is_some())
+            .for_each(|seen| seen.last_heartbeat = Some(clock.now()));
     }
 
     /// Whether this life of an id said farewell.
-    pub(super) fn has_left(&self, holder: Holder) -> bool {
-        self.farewells.get(&holder.id) == Some(&holder.incarnation)
+    pub(super) fn has_left(&self, holder: WorkerIncarnation) -> bool {
+        self.left_incarnations.get(&holder.id) == Some(&holder.incarnation)
     }
 
-    pub(super) fn get(&self, id: WorkerId) -> Option<&Seen> {
+    pub(super) fn get(&self, id: WorkerId) -> Option<&WorkerRecord> {
         self.workers.get(&id)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (WorkerId, &Seen)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (WorkerId, &WorkerRecord)> {
         self.workers.iter().map(|(&id, seen)| (id, seen))
     }
 
     /// How long a worker has been silent on the healthy clock; none if this process has never heard it.
-    pub(super) fn silence(&self, id: WorkerId, clock: &HealthyClock) -> Option<Time> {
-        self.workers.get(&id)?.silence(clock)
+    pub(super) fn time_since_heartbeat(&self, id: WorkerId, clock: &HealthyClock) -> Option<Time> {
+        self.workers.get(&id)?.time_since_heartbeat(clock)
     }
 
     /// Whether a worker was heard since health last returned.
-    pub(super) fn spoke_in_health(&self, id: WorkerId, clock: &HealthyClock) -> bool {
-        self.workers.get(&id).and_then(|seen| seen.heard).is_some_and(|heard| clock.is_recent(heard))
+    pub(super) fn seen_since_healthy(&self, id: WorkerId, clock: &HealthyClock) -> bool {
+        self.workers.get(&id).and_then(|seen| seen.last_heartbeat).is_some_and(|heard| clock.is_recent(heard))
     }
 
     /// Whether a worker was heard within `limit` and has not left.
@@ -162,7 +166,11 @@ impl Roster {
     }
 
     /// Whoever was heard within `limit` and has not left.
-    pub(super) fn live(&self, limit: Time, clock: &HealthyClock) -> impl Iterator<Item = (WorkerId, &Seen)> {
+    pub(super) fn live(
+        &self,
+        limit: Time,
+        clock: &HealthyClock,
+    ) -> impl Iterator<Item = (WorkerId, &WorkerRecord)> {
         self.iter().filter(move |(_, seen)| seen.is_live(limit, clock))
     }
 
@@ -183,13 +191,13 @@ pub(super) mod tests {
     }
 
     fn beat(incarnation: u64) -> Heartbeat {
-        beat_of(Holder { id: WorkerId(3), incarnation: Incarnation(incarnation) })
+        beat_of(WorkerIncarnation { id: WorkerId(3), incarnation: Incarnation(incarnation) })
     }
 
-    pub(crate) fn beat_of(holder: Holder) -> Heartbeat {
+    pub(crate) fn beat_of(holder: WorkerIncarnation) -> Heartbeat {
         Heartbeat {
             pod: Pod { name: "pod".into(), uid: "uid".into() },
-            holder: Some(holder),
+            worker: Some(holder),
             serial: 1,
             state: WorkerState::Stable,
             left: false,
@@ -212,26 +220,26 @@ pub(super) mod tests {
     #[test]
     fn a_retained_value_is_no_sign_of_life() {
         let (mut roster, clock) = (Roster::default(), healthy_clock(5));
-        roster.note(WorkerId(3), &beat(1), true, s(5), &clock);
-        assert_eq!(roster.silence(WorkerId(3), &clock), None);
+        roster.record_heartbeat(WorkerId(3), &beat(1), true, s(5), &clock);
+        assert_eq!(roster.time_since_heartbeat(WorkerId(3), &clock), None);
         assert!(!roster.is_live(WorkerId(3), s(6), &clock));
     }
 
     #[test]
     fn an_earlier_life_of_an_id_is_ignored() {
         let (mut roster, clock) = (Roster::default(), healthy_clock(5));
-        roster.note(WorkerId(3), &beat(9), false, s(5), &clock);
-        roster.note(WorkerId(3), &Heartbeat { left: true, ..beat(8) }, false, s(5), &clock);
+        roster.record_heartbeat(WorkerId(3), &beat(9), false, s(5), &clock);
+        roster.record_heartbeat(WorkerId(3), &Heartbeat { left: true, ..beat(8) }, false, s(5), &clock);
         assert!(roster.is_live(WorkerId(3), s(6), &clock));
     }
 
     #[test]
     fn a_farewell_is_final_for_its_life_only() {
         let (mut roster, clock) = (Roster::default(), healthy_clock(5));
-        roster.note(WorkerId(3), &Heartbeat { left: true, ..beat(1) }, false, s(5), &clock);
-        roster.note(WorkerId(3), &beat(1), false, s(5), &clock);
+        roster.record_heartbeat(WorkerId(3), &Heartbeat { left: true, ..beat(1) }, false, s(5), &clock);
+        roster.record_heartbeat(WorkerId(3), &beat(1), false, s(5), &clock);
         assert!(!roster.is_live(WorkerId(3), s(6), &clock));
-        roster.note(WorkerId(3), &beat(2), false, s(5), &clock);
+        roster.record_heartbeat(WorkerId(3), &beat(2), false, s(5), &clock);
         assert!(roster.is_live(WorkerId(3), s(6), &clock));
     }
 
@@ -241,8 +249,8 @@ pub(super) mod tests {
         for second in 0..=8 {
             clock.echoed(s(second), s(second));
             let state = if second < 2 { WorkerState::Stable } else { WorkerState::Degraded };
-            roster.note(WorkerId(3), &Heartbeat { state, ..beat(1) }, false, s(second), &clock);
+            roster.record_heartbeat(WorkerId(3), &Heartbeat { state, ..beat(1) }, false, s(second), &clock);
         }
-        assert_eq!(roster.silence(WorkerId(3), &clock), Some(s(6)));
+        assert_eq!(roster.time_since_heartbeat(WorkerId(3), &clock), Some(s(6)));
     }
 }

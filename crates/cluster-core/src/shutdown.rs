@@ -1,11 +1,11 @@
 //! The stages of leaving, in an order in which no other worker inherits anything that is still in use: drain, release
 //! the cursors, write the leave record, resign, and release the id last.
 
-use super::io::Ticket;
+use super::io::RequestId;
 
 /// How far a worker has come with leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leaving {
+pub(super) enum ShutdownPhase {
     /// Work runs to its end.
     Draining,
     /// Work has ended; the worker marks its cursors as released.
@@ -13,20 +13,20 @@ pub(super) enum Leaving {
     /// A heartbeat that is on its way could revive us after the farewell: all must be answered first.
     AwaitingHeartbeats,
     /// The farewell is on its way.
-    Farewell(Ticket),
+    WritingLeaveRecord(RequestId),
     /// A write of the lease is on its way, then it is given back.
     AwaitingLease,
     /// The lease is being given back.
-    Resigning(Ticket),
+    Resigning(RequestId),
     /// A renewal is on its way, then the id is given back.
     AwaitingRenewal,
     /// The id is being given back.
-    Releasing(Ticket),
+    Releasing(RequestId),
     /// Gone.
     Done,
 }
 
-impl Leaving {
+impl ShutdownPhase {
     /// Whether the worker still works or writes cursors, up to the end of the drain time.
     pub(super) fn needs_heartbeats(self) -> bool {
         matches!(self, Self::Draining | Self::ReleasingCursors)

@@ -26,7 +26,7 @@ machine! {
         Scaling = 4, "SCALING" => [Rebalancing, Emergency, Stable, Degraded, ClaimingId, Shutdown];
         /// A planned calculation is being made and published.
         Rebalancing = 5, "REBALANCING" => [Stable, Emergency, Degraded, ClaimingId, Shutdown];
-        /// The chambers of a crashed worker are being redistributed.
+        /// The partitions of a crashed worker are being redistributed.
         Emergency = 6, "EMERGENCY" => [Stable, Degraded, ClaimingId, Shutdown];
         /// Fenced: the cached assignment is kept and nothing is started.
         Degraded = 10, "DEGRADED" => [Stable, Leader, Follower, Election, ClaimingId, Shutdown];

@@ -3,20 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use super::Guard;
+use super::ProtocolRule;
 use super::config::Config;
-use super::io::{Effect, Purpose, ReadError, Ticket, Tickets};
+use super::io::{Effect, Purpose, ReadError, RequestId, RequestIds};
 use super::types::{Entry, Incarnation, Key, Revision, Time, Value, WorkerId};
 
 /// How far the inquiry about one worker has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    ReadingClaim(Ticket),
+enum SuspectCheck {
+    ReadingClaim(RequestId),
     /// The wrong order: only in a test that takes the rule out.
-    HeartbeatFirst(Ticket),
-    ClaimLast(Ticket),
+    HeartbeatFirst(RequestId),
+    ClaimLast(RequestId),
     ReadingHeartbeat {
-        ticket: Ticket,
+        request_id: RequestId,
         claim: Option<Revision>,
     },
     /// Dead. Its claim, if it still had one.
@@ -31,7 +31,7 @@ enum Stage {
 
 /// What an answer came to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Finding {
+pub(super) enum SuspectOutcome {
     /// Not known yet.
     Open,
     /// It is dead.
@@ -42,13 +42,13 @@ pub(super) enum Finding {
 
 #[derive(Debug)]
 pub(super) struct Suspects {
-    inquiries: BTreeMap<WorkerId, (Incarnation, Stage)>,
+    checks: BTreeMap<WorkerId, (Incarnation, SuspectCheck)>,
     claim_first: bool,
 }
 
 impl Suspects {
     pub(super) fn new(config: &Config) -> Self {
-        Self { inquiries: BTreeMap::new(), claim_first: config.keeps(Guard::ReadBeforeFree) }
+        Self { checks: BTreeMap::new(), claim_first: config.enforces(ProtocolRule::ReadBeforeFree) }
     }
 
     /// Begins an inquiry unless there is one about this life of the id.
@@ -56,106 +56,112 @@ impl Suspects {
         &mut self,
         id: WorkerId,
         life: Incarnation,
-        tickets: &mut Tickets,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
-        if self.inquiries.get(&id).is_some_and(|(known, _)| *known == life) {
+        if self.checks.get(&id).is_some_and(|(known, _)| *known == life) {
             return;
         }
         if !self.claim_first {
-            let ticket = tickets.next(Purpose::SuspectHeartbeat);
-            out.push(Effect::Read { ticket, key: Key::Heartbeat(id) });
-            self.inquiries.insert(id, (life, Stage::HeartbeatFirst(ticket)));
+            let request_id = request_ids.next(Purpose::SuspectHeartbeat);
+            out.push(Effect::Read { request_id, key: Key::Heartbeat(id) });
+            self.checks.insert(id, (life, SuspectCheck::HeartbeatFirst(request_id)));
             return;
         }
-        let ticket = tickets.next(Purpose::SuspectClaim);
-        out.push(Effect::Read { ticket, key: Key::Claim(id) });
-        self.inquiries.insert(id, (life, Stage::ReadingClaim(ticket)));
+        let request_id = request_ids.next(Purpose::SuspectClaim);
+        out.push(Effect::Read { request_id, key: Key::Claim(id) });
+        self.checks.insert(id, (life, SuspectCheck::ReadingClaim(request_id)));
     }
 
     /// Forgets whoever is no longer silent.
     pub(super) fn retain(&mut self, still_silent: impl Fn(WorkerId) -> bool) {
-        self.inquiries.retain(|&id, _| still_silent(id));
+        self.checks.retain(|&id, _| still_silent(id));
     }
 
     /// An answer about a suspect.
     pub(super) fn fetched(
         &mut self,
-        ticket: Ticket,
+        request_id: RequestId,
         result: &Result<Option<Entry>, ReadError>,
-        tickets: &mut Tickets,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
-    ) -> Finding {
+    ) -> SuspectOutcome {
         let Some((&id, (life, stage))) =
-            self.inquiries.iter_mut().find(|(_, (_, stage))| asks(*stage, ticket))
+            self.checks.iter_mut().find(|(_, (_, stage))| awaits(*stage, request_id))
         else {
-            return Finding::Open;
+            return SuspectOutcome::Open;
         };
         let Ok(entry) = result else {
             // An error is no evidence of death: ask again.
             let life = *life;
-            self.inquiries.remove(&id);
-            self.suspect(id, life, tickets, out);
-            return Finding::Open;
+            self.checks.remove(&id);
+            self.suspect(id, life, request_ids, out);
+            return SuspectOutcome::Open;
         };
         match *stage {
-            Stage::ReadingClaim(_) => {
-                let ticket = tickets.next(Purpose::SuspectHeartbeat);
-                out.push(Effect::Read { ticket, key: Key::Heartbeat(id) });
+            SuspectCheck::ReadingClaim(_) => {
+                let request_id = request_ids.next(Purpose::SuspectHeartbeat);
+                out.push(Effect::Read { request_id, key: Key::Heartbeat(id) });
                 // A claim that is newer than the suspect is its successor's: there is nothing to free, only to wait for.
-                let claim = entry.as_ref().filter(|entry| !begins_a_life_after(entry, *life));
-                *stage = Stage::ReadingHeartbeat { ticket, claim: claim.map(|entry| entry.revision) };
-                Finding::Open
+                let claim = entry.as_ref().filter(|entry| !is_newer_incarnation(entry, *life));
+                *stage =
+                    SuspectCheck::ReadingHeartbeat { request_id, claim: claim.map(|entry| entry.revision) };
+                SuspectOutcome::Open
             }
-            Stage::ReadingHeartbeat { claim, .. } => {
-                *stage = Stage::Confirmed { claim };
-                entry.clone().map_or(Finding::Dead, |entry| Finding::Heartbeat(id, entry))
+            SuspectCheck::ReadingHeartbeat { claim, .. } => {
+                *stage = SuspectCheck::Confirmed { claim };
+                entry.clone().map_or(SuspectOutcome::Dead, |entry| SuspectOutcome::Heartbeat(id, entry))
             }
-            Stage::HeartbeatFirst(_) => {
-                let ticket = tickets.next(Purpose::SuspectClaim);
-                out.push(Effect::Read { ticket, key: Key::Claim(id) });
-                *stage = Stage::ClaimLast(ticket);
-                entry.clone().map_or(Finding::Open, |entry| Finding::Heartbeat(id, entry))
+            SuspectCheck::HeartbeatFirst(_) => {
+                let request_id = request_ids.next(Purpose::SuspectClaim);
+                out.push(Effect::Read { request_id, key: Key::Claim(id) });
+                *stage = SuspectCheck::ClaimLast(request_id);
+                entry.clone().map_or(SuspectOutcome::Open, |entry| SuspectOutcome::Heartbeat(id, entry))
             }
-            Stage::ClaimLast(_) => {
-                *stage = Stage::Confirmed { claim: entry.as_ref().map(|entry| entry.revision) };
-                Finding::Dead
+            SuspectCheck::ClaimLast(_) => {
+                *stage = SuspectCheck::Confirmed { claim: entry.as_ref().map(|entry| entry.revision) };
+                SuspectOutcome::Dead
             }
-            Stage::Confirmed { .. } | Stage::Freed { .. } => Finding::Open,
+            SuspectCheck::Confirmed { .. } | SuspectCheck::Freed { .. } => SuspectOutcome::Open,
         }
     }
 
     /// Frees the ids of the confirmed dead for standbys, each exactly at the revision that was read.
-    pub(super) fn free_for_standby(&mut self, until: Time, tickets: &mut Tickets, out: &mut Vec<Effect>) {
-        for (&id, (_, stage)) in &mut self.inquiries {
-            if let Stage::Confirmed { claim } = *stage {
+    pub(super) fn free_for_standby(
+        &mut self,
+        until: Time,
+        request_ids: &mut RequestIds,
+        out: &mut Vec<Effect>,
+    ) {
+        for (&id, (_, stage)) in &mut self.checks {
+            if let SuspectCheck::Confirmed { claim } = *stage {
                 if let Some(revision) = claim {
-                    let ticket = tickets.next(Purpose::FreeId);
-                    out.push(Effect::Delete { ticket, key: Key::Claim(id), revision });
+                    let request_id = request_ids.next(Purpose::FreeId);
+                    out.push(Effect::Delete { request_id, key: Key::Claim(id), revision });
                 }
-                *stage = Stage::Freed { until };
+                *stage = SuspectCheck::Freed { until };
             }
         }
     }
 
     /// Who is dead and waited for no longer.
-    pub(super) fn is_condemned(&self, id: WorkerId, now: Time) -> bool {
-        match self.inquiries.get(&id) {
-            Some((_, Stage::Confirmed { .. })) => true,
-            Some((_, Stage::Freed { until })) => now >= *until,
+    pub(super) fn is_confirmed_dead(&self, id: WorkerId, now: Time) -> bool {
+        match self.checks.get(&id) {
+            Some((_, SuspectCheck::Confirmed { .. })) => true,
+            Some((_, SuspectCheck::Freed { until })) => now >= *until,
             _ => false,
         }
     }
 
     /// Whether somebody is confirmed dead and its id was not freed.
     pub(super) fn has_confirmed(&self) -> bool {
-        self.inquiries.values().any(|(_, stage)| matches!(stage, Stage::Confirmed { .. }))
+        self.checks.values().any(|(_, stage)| matches!(stage, SuspectCheck::Confirmed { .. }))
     }
 
     /// When the next wait for a standby ends.
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        let waits = self.inquiries.values().filter_map(|(_, stage)| match stage {
-            Stage::Freed { until } => Some(*until),
+        let waits = self.checks.values().filter_map(|(_, stage)| match stage {
+            SuspectCheck::Freed { until } => Some(*until),
             _ => None,
         });
         waits.min()
@@ -163,16 +169,16 @@ impl Suspects {
 }
 
 /// Whether a claim was made, not renewed, after that life of its id began.
-fn begins_a_life_after(entry: &Entry, life: Incarnation) -> bool {
+fn is_newer_incarnation(entry: &Entry, life: Incarnation) -> bool {
     matches!(&entry.value, Value::Claim(claim) if claim.renewals == 0 && entry.stored_at > life.0)
 }
 
-fn asks(stage: Stage, ticket: Ticket) -> bool {
+fn awaits(stage: SuspectCheck, request_id: RequestId) -> bool {
     match stage {
-        Stage::ReadingClaim(asked) | Stage::HeartbeatFirst(asked) | Stage::ClaimLast(asked) => {
-            asked == ticket
-        }
-        Stage::ReadingHeartbeat { ticket: asked, .. } => asked == ticket,
-        Stage::Confirmed { .. } | Stage::Freed { .. } => false,
+        SuspectCheck::ReadingClaim(asked)
+        | SuspectCheck::HeartbeatFirst(asked)
+        | SuspectCheck::ClaimLast(asked) => asked == request_id,
+        SuspectCheck::ReadingHeartbeat { request_id: asked, .. } => asked == request_id,
+        SuspectCheck::Confirmed { .. } | SuspectCheck::Freed { .. } => false,
     }
 }

@@ -6,10 +6,10 @@ use super::config::Config;
 use super::health::HealthyClock;
 use super::roster::Roster;
 use super::types::{AssignmentMap, Time, WorkerId};
-use super::{Guard, WorkerState};
+use super::{ProtocolRule, WorkerState};
 
 /// What is needed to judge.
-pub(super) struct View<'a> {
+pub(super) struct TopologyInput<'a> {
     pub(super) now: Time,
     pub(super) config: &'a Config,
     pub(super) roster: &'a Roster,
@@ -19,7 +19,7 @@ pub(super) struct View<'a> {
     /// Graces inherited from the last leader: until when.
     pub(super) inherited: &'a BTreeMap<WorkerId, Time>,
     /// Whether this process has watched for as long as a cold start takes: whoever was not heard by now is not there.
-    pub(super) watched_long: bool,
+    pub(super) observed_long_enough: bool,
 }
 
 /// The fleet, judged.
@@ -36,11 +36,11 @@ pub(super) struct Topology {
     /// Workers of the map that this process has never heard.
     pub(super) missing: BTreeSet<WorkerId>,
     /// Workers of the map that left and may come back until then.
-    pub(super) graces: BTreeMap<WorkerId, Time>,
+    pub(super) grace_periods: BTreeMap<WorkerId, Time>,
 }
 
 impl Topology {
-    pub(super) fn of(view: &View<'_>) -> Self {
+    pub(super) fn of(view: &TopologyInput<'_>) -> Self {
         let mut topology = Self::default();
         let crash = view.config.crash_after();
         let below = |id: WorkerId| view.fleet_size.is_none_or(|size| id.0 < size);
@@ -54,20 +54,20 @@ impl Topology {
             } else if view.roster.is_live(id, crash, view.clock) {
                 topology.staying.insert(id);
             } else if let Some(left_at) = left_at(view, id) {
-                let left_at = if view.config.keeps(Guard::GracePerId) {
+                let left_at = if view.config.enforces(ProtocolRule::GracePeriodPerId) {
                     left_at
                 } else {
                     view.roster.iter().filter_map(|(_, seen)| seen.left_at).min().unwrap_or(left_at)
                 };
                 // The last leader may have heard the farewell before we began to listen.
-                let heard = left_at + view.config.replacement_grace;
+                let heard = left_at + view.config.replacement_grace_period;
                 let until = view.inherited.get(&id).map_or(heard, |&inherited| inherited.min(heard));
-                topology.wait_or_let_go(id, until, view);
-            } else if view.roster.silence(id, view.clock).is_some() {
+                topology.wait_or_drop(id, until, view);
+            } else if view.roster.time_since_heartbeat(id, view.clock).is_some() {
                 topology.crashed.insert(id);
             } else if let Some(&until) = view.inherited.get(&id) {
-                topology.wait_or_let_go(id, until, view);
-            } else if view.watched_long || !view.config.keeps(Guard::MissingIsNotCrashed) {
+                topology.wait_or_drop(id, until, view);
+            } else if view.observed_long_enough || !view.config.enforces(ProtocolRule::MissingIsNotCrashed) {
                 topology.crashed.insert(id);
             } else {
                 topology.missing.insert(id);
@@ -77,18 +77,18 @@ impl Topology {
         for (id, _) in view.roster.live(crash, view.clock) {
             let is_new = named.is_none_or(|workers| !workers.contains(&id));
             // The silence of the long dead counts anew when health returns: only a word since then makes one a newcomer.
-            if is_new && inside(id) && view.roster.spoke_in_health(id, view.clock) {
+            if is_new && inside(id) && view.roster.seen_since_healthy(id, view.clock) {
                 topology.joining.insert(id);
             }
         }
         topology
     }
 
-    fn wait_or_let_go(&mut self, id: WorkerId, until: Time, view: &View<'_>) {
+    fn wait_or_drop(&mut self, id: WorkerId, until: Time, view: &TopologyInput<'_>) {
         // Without a fleet size nobody knows whether a leaver is meant to come back.
         if view.fleet_size.is_some() && view.now < until {
             self.staying.insert(id);
-            self.graces.insert(id, until);
+            self.grace_periods.insert(id, until);
         } else {
             self.leaving.insert(id);
         }
@@ -101,11 +101,11 @@ impl Topology {
 }
 
 /// When a worker left: its farewell, or its falling silent while it was shutting down.
-fn left_at(view: &View<'_>, id: WorkerId) -> Option<Time> {
+fn left_at(view: &TopologyInput<'_>, id: WorkerId) -> Option<Time> {
     let seen = view.roster.get(id)?;
     if seen.left {
         return seen.left_at;
     }
-    let silent = view.roster.silence(id, view.clock)?;
+    let silent = view.roster.time_since_heartbeat(id, view.clock)?;
     (seen.state == WorkerState::Shutdown).then(|| view.now.saturating_sub(silent))
 }

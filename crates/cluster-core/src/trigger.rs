@@ -16,7 +16,7 @@ pub(super) struct Window {
 
 /// What the leader sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Situation {
+pub(super) struct TriggerInput {
     /// There is no map yet.
     pub(super) no_map: bool,
     /// Almost nobody of the map was there at take-over, and the fleet has not been whole since.
@@ -37,7 +37,7 @@ pub(super) struct Situation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// Nothing is pending.
-    Rest,
+    Idle,
     /// A window is open.
     Wait(Window),
     /// Calculate now.
@@ -45,7 +45,7 @@ pub(super) enum Decision {
 }
 
 /// Decides, given the window that is open.
-pub(super) fn decide(now: Time, open: Option<Window>, situation: Situation, config: &Config) -> Decision {
+pub(super) fn decide(now: Time, open: Option<Window>, situation: TriggerInput, config: &Config) -> Decision {
     let window = |kind, length: Duration| Window { kind, opened: now, ends: now + length };
     if situation.no_map {
         let window = open.unwrap_or_else(|| window(WindowKind::ColdStart, config.cold_start_window));
@@ -57,7 +57,7 @@ pub(super) fn decide(now: Time, open: Option<Window>, situation: Situation, conf
     }
     if situation.restarting {
         if !situation.missing && !situation.changed {
-            return Decision::Rest;
+            return Decision::Idle;
         }
         // A window that was open when the last of them left is no restart's.
         let open = open.filter(|open| open.kind == WindowKind::Restart);
@@ -70,7 +70,7 @@ pub(super) fn decide(now: Time, open: Option<Window>, situation: Situation, conf
     }
     // Whoever is missing may only not have been heard yet: until that is known, nothing is planned.
     if !situation.changed || situation.missing {
-        return Decision::Rest;
+        return Decision::Idle;
     }
     if situation.urgent {
         return Decision::Calculate;
@@ -85,7 +85,7 @@ pub(super) fn decide(now: Time, open: Option<Window>, situation: Situation, conf
 mod tests {
     use super::*;
 
-    const CALM: Situation = Situation {
+    const CALM: TriggerInput = TriggerInput {
         no_map: false,
         restarting: false,
         changed: false,
@@ -100,41 +100,41 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(now: u64, open: Option<Window>, situation: Situation, expected: Decision) {
+    fn check(now: u64, open: Option<Window>, situation: TriggerInput, expected: Decision) {
         assert_eq!(decide(s(now), open, situation, &Config::default()), expected);
     }
 
     #[test]
     fn a_cold_start_waits_thirty_seconds_or_for_the_whole_fleet() {
-        let cold = Situation { no_map: true, ..CALM };
+        let cold = TriggerInput { no_map: true, ..CALM };
         let window = Window { kind: WindowKind::ColdStart, opened: s(5), ends: s(35) };
         check(5, None, cold, Decision::Wait(window));
         check(34, Some(window), cold, Decision::Wait(window));
         check(35, Some(window), cold, Decision::Calculate);
-        check(6, Some(window), Situation { complete: true, ..cold }, Decision::Calculate);
+        check(6, Some(window), TriggerInput { complete: true, ..cold }, Decision::Calculate);
     }
 
     #[test]
     fn a_planned_window_opens_once_does_not_slide_and_closes_when_the_change_undoes_itself() {
-        let changed = Situation { changed: true, ..CALM };
+        let changed = TriggerInput { changed: true, ..CALM };
         let window = Window { kind: WindowKind::PlannedScale, opened: s(100), ends: s(110) };
         check(100, None, changed, Decision::Wait(window));
         check(109, Some(window), changed, Decision::Wait(window));
         check(110, Some(window), changed, Decision::Calculate);
-        check(105, Some(window), CALM, Decision::Rest);
+        check(105, Some(window), CALM, Decision::Idle);
     }
 
     #[test]
     fn nothing_is_planned_while_somebody_of_the_map_was_never_heard() {
-        check(5, None, Situation { changed: true, missing: true, ..CALM }, Decision::Rest);
+        check(5, None, TriggerInput { changed: true, missing: true, ..CALM }, Decision::Idle);
     }
 
     #[test]
     fn a_restart_ends_without_a_calculation_when_everybody_is_back() {
-        let restarting = Situation { restarting: true, missing: true, ..CALM };
+        let restarting = TriggerInput { restarting: true, missing: true, ..CALM };
         let window = Window { kind: WindowKind::Restart, opened: s(100), ends: s(130) };
         check(100, None, restarting, Decision::Wait(window));
-        check(129, Some(window), Situation { missing: false, ..restarting }, Decision::Rest);
+        check(129, Some(window), TriggerInput { missing: false, ..restarting }, Decision::Idle);
         check(130, Some(window), restarting, Decision::Calculate);
         let left_open = Window { kind: WindowKind::PlannedScale, opened: s(95), ends: s(105) };
         check(100, Some(left_open), restarting, Decision::Wait(window));
@@ -142,23 +142,23 @@ mod tests {
 
     #[test]
     fn a_restart_with_others_ends_when_the_fleet_is_whole() {
-        let others_came = Situation { restarting: true, changed: true, ..CALM };
+        let others_came = TriggerInput { restarting: true, changed: true, ..CALM };
         let window = Window { kind: WindowKind::Restart, opened: s(100), ends: s(130) };
         check(101, Some(window), others_came, Decision::Wait(window));
-        check(101, Some(window), Situation { complete: true, ..others_came }, Decision::Calculate);
+        check(101, Some(window), TriggerInput { complete: true, ..others_came }, Decision::Calculate);
     }
 
     #[test]
     fn a_commanded_scale_up_ends_when_all_are_there_or_after_thirty_seconds() {
-        let growing = Situation { changed: true, growing: true, ..CALM };
+        let growing = TriggerInput { changed: true, growing: true, ..CALM };
         let window = Window { kind: WindowKind::PlannedScale, opened: s(5), ends: s(35) };
         check(5, None, growing, Decision::Wait(window));
-        check(9, Some(window), Situation { complete: true, ..growing }, Decision::Calculate);
+        check(9, Some(window), TriggerInput { complete: true, ..growing }, Decision::Calculate);
         check(35, Some(window), growing, Decision::Calculate);
     }
 
     #[test]
     fn a_commanded_scale_down_waits_for_nothing() {
-        check(5, None, Situation { changed: true, urgent: true, ..CALM }, Decision::Calculate);
+        check(5, None, TriggerInput { changed: true, urgent: true, ..CALM }, Decision::Calculate);
     }
 }

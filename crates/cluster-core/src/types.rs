@@ -9,7 +9,7 @@ use super::WorkerState;
 use super::cursor::Cursor;
 
 /// Partitions and their weights.
-pub type Partitions = [(Arc<str>, u64)];
+pub type PartitionList = [(Arc<str>, u64)];
 
 /// A moment on the clock of one process: time since an origin of its own, running through suspension.
 pub type Time = Duration;
@@ -30,7 +30,7 @@ pub struct Incarnation(pub u64);
 
 /// One life of one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Holder {
+pub struct WorkerIncarnation {
     /// The id.
     pub id: WorkerId,
     /// Which life of it.
@@ -135,7 +135,7 @@ pub struct Heartbeat {
     /// The process that sends it.
     pub pod: Pod,
     /// The life of the id it holds; none for a standby.
-    pub holder: Option<Holder>,
+    pub worker: Option<WorkerIncarnation>,
     /// Counts this process's heartbeats: by it a process knows its own when it comes back through the watch.
     pub serial: u64,
     /// What the worker is doing.
@@ -162,7 +162,7 @@ pub struct Heartbeat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The leader.
-    pub holder: Holder,
+    pub holder: WorkerIncarnation,
     /// The epoch of its leadership.
     pub epoch: Epoch,
     /// Counts renewals, so that every renewal changes the value.
@@ -258,5 +258,5 @@ pub struct ClusterState {
     /// The open window and what was left of it when this was written.
     pub window: Option<(WindowKind, Duration)>,
     /// Ids that have left, and what was left of their graces when this was written.
-    pub graces: BTreeMap<WorkerId, Duration>,
+    pub grace_periods: BTreeMap<WorkerId, Duration>,
 }

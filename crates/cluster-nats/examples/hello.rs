@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use phalanx_cluster::backend::{Backend, Expect, LogConfig, Settings};
+use phalanx_cluster::backend::{AppendCondition, Backend, LogConfig, StoreConfig};
 use phalanx_cluster::core::Config;
-use phalanx_cluster::{Cluster, Delivery, Failure, Handler, Subjects};
+use phalanx_cluster::{Delivery, Failure, Handler, SubjectScheme, Worker};
 use phalanx_cluster_nats::Nats;
 
 /// What you do with a message.
@@ -24,19 +24,19 @@ impl Handler for Print {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("NATS_URL").unwrap_or_else(|_| "nats://127.0.0.1:4222".to_owned());
     let nats = Arc::new(Nats::connect(&phalanx_cluster_nats::Config::new(url)).await?);
-    let settings = Settings {
+    let settings = StoreConfig {
         notifications: LogConfig::new("WORK", ["work.*"]),
         dead_letters: LogConfig::new("WORK-DEAD", ["dlq.*.*"]),
-        ..Settings::default()
+        ..StoreConfig::default()
     };
     if let [_, partition, text] = &std::env::args().collect::<Vec<_>>()[..] {
         let log = nats.log(&settings.notifications).await?;
-        log.append(&format!("work.{partition}"), text.clone().into(), Expect::Nothing).await?;
+        log.append(&format!("work.{partition}"), text.clone().into(), AppendCondition::None).await?;
         return Ok(());
     }
-    let worker = Cluster::builder(nats)
+    let worker = Worker::builder(nats)
         .settings(settings)
-        .subjects(Subjects::new("work", ""))
+        .subjects(SubjectScheme::new("work", ""))
         .partitions((0..100).map(|n| (n.to_string(), 1)).collect::<Vec<_>>())
         .config(Config { fleet_size: Some(2), ..Config::default() })
         .handler(Print)

@@ -64,7 +64,7 @@ impl Config {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // An address may carry a password.
-        let servers: Vec<_> = self.servers.split(',').map(without_secret).collect();
+        let servers: Vec<_> = self.servers.split(',').map(redact).collect();
         f.debug_struct("Config")
             .field("servers", &servers)
             .field("name", &self.name)
@@ -80,7 +80,7 @@ impl fmt::Debug for Config {
 }
 
 /// An address without what stands before its `@`.
-pub(crate) fn without_secret(address: &str) -> String {
+pub(crate) fn redact(address: &str) -> String {
     let address = address.trim();
     match address.split_once('@') {
         None => address.to_owned(),

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::config::{Config, without_secret};
+use crate::config::{Config, redact};
 
 /// A hung server is noticed only by pings it does not answer.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(2);
 const RECONNECT_DELAY_MAX: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Nobody answers: asked again so soon.
-const PAUSE: Duration = Duration::from_millis(50);
+const NO_RESPONDERS_DELAY: Duration = Duration::from_millis(50);
 const VERSION_MIN: (i64, i64) = (2, 11);
 /// The largest value and its headers.
 const PAYLOAD_BYTES_MIN: usize = 1024 * 1024;
@@ -36,12 +36,12 @@ pub(crate) struct Connection {
     pub(crate) js: jetstream::Context,
     pub(crate) timeout: Duration,
     /// Grows whenever the connection is made anew.
-    pub(crate) made: Arc<watch::Sender<u64>>,
+    pub(crate) connection_count: Arc<watch::Sender<u64>>,
 }
 
 impl Connection {
     pub(crate) async fn open(config: &Config) -> Result<Self, Error> {
-        let shown: Vec<_> = config.servers.split(',').map(without_secret).collect();
+        let shown: Vec<_> = config.servers.split(',').map(redact).collect();
         let what = format!("connecting to {}", shown.join(", "));
         if ![1, 3].contains(&config.replicas) {
             return Err(Error::invalid(what, format!("replicas are {}, must be 1 or 3", config.replicas)));
@@ -80,11 +80,15 @@ impl Connection {
             return Err(Error::invalid(what, reason));
         }
         let js = jetstream::ContextBuilder::new().timeout(config.timeout).build(client.clone());
-        Ok(Self { client, js, timeout: config.timeout, made })
+        Ok(Self { client, js, timeout: config.timeout, connection_count: made })
     }
 
     /// Asks JetStream. `Null` is an empty body: some requests are refused with any other.
-    pub(crate) async fn api<T: DeserializeOwned>(&self, subject: &str, body: &Value) -> Result<T, Trouble> {
+    pub(crate) async fn api<T: DeserializeOwned>(
+        &self,
+        subject: &str,
+        body: &Value,
+    ) -> Result<T, RequestError> {
         let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
         self.api_within(self.timeout, subject, body).await
     }
@@ -94,7 +98,7 @@ impl Connection {
         timeout: Duration,
         subject: &str,
         body: Bytes,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, RequestError> {
         let request = Request::new().payload(body).timeout(Some(timeout));
         let answer = self.request(format!("$JS.API.{subject}"), request, timeout).await?;
         parse(&answer)
@@ -107,13 +111,13 @@ impl Connection {
         subject: String,
         headers: HeaderMap,
         payload: Bytes,
-    ) -> Result<Stored, Trouble> {
+    ) -> Result<Stored, RequestError> {
         let deadline = Instant::now() + self.timeout;
         loop {
             let request =
                 Request::new().payload(payload.clone()).headers(headers.clone()).timeout(Some(self.timeout));
             match self.request(subject.clone(), request, self.timeout).await {
-                Err(Trouble::NobodyThere) => self.wait_for_somebody(stream, deadline).await?,
+                Err(RequestError::NoResponders) => self.wait_for_responders(stream, deadline).await?,
                 answer => return parse(&answer?),
             }
         }
@@ -122,36 +126,47 @@ impl Connection {
     /// Nobody answers for a stream that has no leader just now, or whose leader this server has not heard of yet: that
     /// passes, and what was asked for did not happen. Nor does anybody for a stream that is gone, which is an error, as is
     /// a deadline that has passed.
-    pub(crate) async fn wait_for_somebody(&self, stream: &str, deadline: Instant) -> Result<(), Trouble> {
+    pub(crate) async fn wait_for_responders(
+        &self,
+        stream: &str,
+        deadline: Instant,
+    ) -> Result<(), RequestError> {
         match self.api::<Value>(&format!("STREAM.INFO.{stream}"), &Value::Null).await {
             Err(gone) if gone.is_missing() => return Err(gone),
-            _ if Instant::now() >= deadline => return Err(Trouble::NobodyThere),
+            _ if Instant::now() >= deadline => return Err(RequestError::NoResponders),
             _ => {}
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(NO_RESPONDERS_DELAY).await;
         Ok(())
     }
 
-    async fn request(&self, subject: String, request: Request, timeout: Duration) -> Result<Bytes, Trouble> {
-        self.refuse_if_away()?;
+    async fn request(
+        &self,
+        subject: String,
+        request: Request,
+        timeout: Duration,
+    ) -> Result<Bytes, RequestError> {
+        self.ensure_connected()?;
         match self.client.send_request(subject, request).await {
             Ok(message) => Ok(message.payload),
             Err(error) => Err(match error.kind() {
-                RequestErrorKind::TimedOut => Trouble::NoAnswer(format!("no answer within {timeout:?}")),
-                RequestErrorKind::NoResponders => Trouble::NobodyThere,
-                RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
-                    Trouble::Bad(with_sources(&error))
+                RequestErrorKind::TimedOut => {
+                    RequestError::NoResponse(format!("no answer within {timeout:?}"))
                 }
-                RequestErrorKind::Other => Trouble::NoAnswer(with_sources(&error)),
+                RequestErrorKind::NoResponders => RequestError::NoResponders,
+                RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
+                    RequestError::InvalidRequest(with_sources(&error))
+                }
+                RequestErrorKind::Other => RequestError::NoResponse(with_sources(&error)),
             }),
         }
     }
 
     /// What is sent while there is no connection is sent after the next one is made, when nobody waits for it any more.
-    pub(crate) fn refuse_if_away(&self) -> Result<(), Trouble> {
+    pub(crate) fn ensure_connected(&self) -> Result<(), RequestError> {
         match self.client.connection_state() {
             State::Connected => Ok(()),
-            _ => Err(Trouble::NotSent),
+            _ => Err(RequestError::NotSent),
         }
     }
 }
@@ -223,20 +238,20 @@ fn readable(what: &str, path: &std::path::Path) -> Result<std::path::PathBuf, Er
 
 /// Why a request did not bring what was asked for.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum RequestError {
     /// There is no connection: it was not sent.
     NotSent,
     /// It was sent, or was about to be.
-    NoAnswer(String),
+    NoResponse(String),
     /// Nobody takes such requests just now: it did not happen.
-    NobodyThere,
+    NoResponders,
     /// The server says no: it did not happen.
     Refused(ApiError),
     /// It cannot be sent at all.
-    Bad(String),
+    InvalidRequest(String),
 }
 
-impl Trouble {
+impl RequestError {
     pub(crate) fn is_missing(&self) -> bool {
         self.code() == Some(STREAM_NOT_FOUND)
     }
@@ -251,7 +266,7 @@ impl Trouble {
     /// The error of a read that met this trouble: whatever happened, it may be tried again.
     pub(crate) fn into_read_error(self, what: String, stream: &str) -> Error {
         match self {
-            Self::NoAnswer(reason) => Error::failed(what, reason),
+            Self::NoResponse(reason) => Error::failed(what, reason),
             trouble => trouble.into_write_error(what, stream),
         }
     }
@@ -260,13 +275,13 @@ impl Trouble {
     pub(crate) fn into_write_error(self, what: String, stream: &str) -> Error {
         match self {
             Self::NotSent => Error::failed(what, "there is no connection to a NATS server"),
-            Self::NoAnswer(reason) => Error::unknown(what, reason),
-            Self::NobodyThere => Error::failed(what, format!("the stream {stream} has no leader just now")),
+            Self::NoResponse(reason) => Error::unknown(what, reason),
+            Self::NoResponders => Error::failed(what, format!("the stream {stream} has no leader just now")),
             Self::Refused(error) if error.err_code == STREAM_NOT_FOUND => {
                 Error::missing(what, format!("stream {stream}"))
             }
             Self::Refused(error) => Error::failed(what, error.text()),
-            Self::Bad(reason) => Error::invalid(what, reason),
+            Self::InvalidRequest(reason) => Error::invalid(what, reason),
         }
     }
 }
@@ -294,16 +309,17 @@ pub(crate) struct Stored {
     pub(crate) duplicate: bool,
 }
 
-fn parse<T: DeserializeOwned>(answer: &[u8]) -> Result<T, Trouble> {
+fn parse<T: DeserializeOwned>(answer: &[u8]) -> Result<T, RequestError> {
     #[derive(Deserialize)]
     struct Refusal {
         error: Option<ApiError>,
     }
 
-    let unreadable = |e: serde_json::Error| Trouble::NoAnswer(format!("an answer that makes no sense: {e}"));
+    let unreadable =
+        |e: serde_json::Error| RequestError::NoResponse(format!("an answer that makes no sense: {e}"));
     let Refusal { error } = serde_json::from_slice(answer).map_err(unreadable)?;
     match error {
-        Some(error) => Err(Trouble::Refused(error)),
+        Some(error) => Err(RequestError::Refused(error)),
         None => serde_json::from_slice(answer).map_err(unreadable),
     }
 }

@@ -8,14 +8,14 @@ use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::RawMessage;
 use async_trait::async_trait;
 use bytes::Bytes;
-use phalanx_cluster::backend::{Entry, Error, Kv, Watch, WatchEvent, check};
+use phalanx_cluster::backend::{Entry, Error, Kv, Watch, WatchEvent, validate};
 use phalanx_cluster::core::Condition;
 use phalanx_cluster::core::types::Revision;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::connection::{Connection, Stored, Trouble};
-use crate::settings::bucket_stream;
+use crate::connection::{Connection, RequestError, Stored};
+use crate::streams::bucket_stream;
 use crate::watch;
 
 const OPERATION: &str = "KV-Operation";
@@ -39,7 +39,7 @@ impl Bucket {
     }
 
     /// The newest message of a key, a deletion too, from the stream's leader.
-    async fn newest(&self, key: &str) -> Result<Option<StreamMessage>, Trouble> {
+    async fn newest(&self, key: &str) -> Result<Option<StreamMessage>, RequestError> {
         last_message(&self.connection, &self.stream, json!({ "last_by_subj": self.subject(key) })).await
     }
 
@@ -50,7 +50,7 @@ impl Bucket {
         payload: Bytes,
         last: Option<u64>,
         delete: bool,
-    ) -> Result<Stored, Trouble> {
+    ) -> Result<Stored, RequestError> {
         let mut headers = HeaderMap::new();
         if let Some(last) = last {
             headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, last.to_string());
@@ -66,7 +66,7 @@ impl Bucket {
             Ok(stored) => return Ok(Revision(stored.seq)),
             Err(trouble) => trouble,
         };
-        if found_instead(&refused).is_none() {
+        if conflicting_revision(&refused).is_none() {
             return Err(refused.into_write_error(what, &self.stream));
         }
         // Something is there: a value, or the mark of a deletion, which counts as nothing.
@@ -85,10 +85,10 @@ impl Bucket {
         }
     }
 
-    fn finish(&self, what: String, result: Result<Stored, Trouble>) -> Result<Revision, Error> {
+    fn finish(&self, what: String, result: Result<Stored, RequestError>) -> Result<Revision, Error> {
         match result {
             Ok(stored) => Ok(Revision(stored.seq)),
-            Err(trouble) => match found_instead(&trouble) {
+            Err(trouble) => match conflicting_revision(&trouble) {
                 Some(found) => Err(Error::conflict(what, found)),
                 None => Err(trouble.into_write_error(what, &self.stream)),
             },
@@ -99,7 +99,7 @@ impl Bucket {
 #[async_trait]
 impl Kv for Bucket {
     async fn get(&self, key: &str) -> Result<Option<Entry>, Error> {
-        check::key(key)?;
+        validate::key(key)?;
         match self.newest(key).await {
             Ok(newest) => Ok(newest.filter(|message| !is_deletion(&message.headers)).map(|message| Entry {
                 key: key.to_owned(),
@@ -113,8 +113,8 @@ impl Kv for Bucket {
 
     async fn write(&self, key: &str, value: Bytes, condition: Condition) -> Result<Revision, Error> {
         let what = format!("write of {key} in {}", self.stream);
-        check::key(key)?;
-        check::value(&what, &value)?;
+        validate::key(key)?;
+        validate::value(&what, &value)?;
         let last = match condition {
             Condition::Absent => return self.create(what, key, value).await,
             Condition::None => None,
@@ -126,7 +126,7 @@ impl Kv for Bucket {
     }
 
     async fn delete(&self, key: &str, revision: Revision) -> Result<(), Error> {
-        check::key(key)?;
+        validate::key(key)?;
         let what = format!("delete of {key} in {}", self.stream);
         if revision == Revision(0) {
             return Err(Error::conflict(what, None));
@@ -135,7 +135,7 @@ impl Kv for Bucket {
     }
 
     async fn keys(&self) -> Result<BTreeSet<String>, Error> {
-        let feed = watch::Source::new(self.connection.clone(), &self.stream, &self.prefix);
+        let feed = watch::WatchSource::new(self.connection.clone(), &self.stream, &self.prefix);
         let mut watch = feed.start(Revision(0), true).await?;
         let mut keys = BTreeSet::new();
         loop {
@@ -150,7 +150,7 @@ impl Kv for Bucket {
     }
 
     async fn watch_after(&self, revision: Revision) -> Result<Watch, Error> {
-        let source = watch::Source::new(self.connection.clone(), &self.stream, &self.prefix);
+        let source = watch::WatchSource::new(self.connection.clone(), &self.stream, &self.prefix);
         source.start(revision, false).await
     }
 }
@@ -160,7 +160,7 @@ pub(crate) async fn last_message(
     connection: &Connection,
     stream: &str,
     which: Value,
-) -> Result<Option<StreamMessage>, Trouble> {
+) -> Result<Option<StreamMessage>, RequestError> {
     #[derive(Deserialize)]
     struct Answer {
         message: RawMessage,
@@ -168,7 +168,7 @@ pub(crate) async fn last_message(
 
     match connection.api::<Answer>(&format!("STREAM.MSG.GET.{stream}"), &which).await {
         Ok(answer) => {
-            let unreadable = |e| Trouble::NoAnswer(format!("a message that makes no sense: {e}"));
+            let unreadable = |e| RequestError::NoResponse(format!("a message that makes no sense: {e}"));
             StreamMessage::try_from(answer.message).map(Some).map_err(unreadable)
         }
         Err(trouble) if trouble.code() == Some(NO_MESSAGE) => Ok(None),
@@ -177,9 +177,9 @@ pub(crate) async fn last_message(
 }
 
 /// Whether the newest message of the key was another one than expected; and which, if the server says.
-pub(crate) fn found_instead(trouble: &Trouble) -> Option<Option<Revision>> {
+pub(crate) fn conflicting_revision(trouble: &RequestError) -> Option<Option<Revision>> {
     match trouble {
-        Trouble::Refused(error) if WRONG_LAST_SEQUENCE.contains(&error.err_code) => {
+        RequestError::Refused(error) if WRONG_LAST_SEQUENCE.contains(&error.err_code) => {
             let number = error.description.rsplit(' ').next().and_then(|number| number.parse().ok());
             Some(number.map(Revision))
         }

@@ -4,7 +4,7 @@ mod config;
 mod connection;
 mod kv;
 mod log;
-mod settings;
+mod streams;
 mod watch;
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_nats::jetstream::stream::Info;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use phalanx_cluster::backend::{Backend, BucketConfig, Error, Kv, Log, LogConfig, Settings, check};
+use phalanx_cluster::backend::{Backend, BucketConfig, Error, Kv, Log, LogConfig, StoreConfig, validate};
 use serde_json::Value;
 
 pub use config::{Config, Tls};
@@ -43,11 +43,11 @@ impl Nats {
 
     /// Removes all that a fleet of these settings keeps there: for whoever had it to themselves. What is not there is no
     /// error.
-    pub fn remove<'a>(&'a self, settings: &'a Settings) -> BoxFuture<'a, Result<(), Error>> {
+    pub fn remove<'a>(&'a self, settings: &'a StoreConfig) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            let Settings { stable_ids, heartbeats, assignments, election, cursors, .. } = settings;
+            let StoreConfig { stable_ids, heartbeats, assignments, election, cursors, .. } = settings;
             let buckets = [stable_ids, heartbeats, assignments, election, cursors];
-            let buckets = buckets.map(|bucket| settings::bucket_stream(&bucket.name));
+            let buckets = buckets.map(|bucket| streams::bucket_stream(&bucket.name));
             let logs = [&settings.notifications, &settings.dead_letters, &settings.alarms];
             for stream in buckets.into_iter().chain(logs.map(|log| log.name.clone())) {
                 let removed: Result<Value, _> =
@@ -63,7 +63,7 @@ impl Nats {
     }
 
     /// The server that leads a log; none while there is none, or on a server that stands alone.
-    pub async fn leader_of(&self, log: &str) -> Result<Option<String>, Error> {
+    pub async fn stream_leader(&self, log: &str) -> Result<Option<String>, Error> {
         let info: Result<Info, _> = self.connection.api(&format!("STREAM.INFO.{log}"), &Value::Null).await;
         match info {
             Ok(info) => Ok(info.cluster.and_then(|cluster| cluster.leader)),
@@ -75,14 +75,14 @@ impl Nats {
 #[async_trait]
 impl Backend for Nats {
     async fn bucket(&self, config: &BucketConfig) -> Result<Arc<dyn Kv>, Error> {
-        check::bucket(config)?;
-        settings::ensure(&self.connection, &settings::of_bucket(config, self.replicas)).await?;
+        validate::bucket(config)?;
+        streams::ensure(&self.connection, &streams::bucket_config(config, self.replicas)).await?;
         Ok(Arc::new(kv::Bucket::new(self.connection.clone(), &config.name)))
     }
 
     async fn log(&self, config: &LogConfig) -> Result<Arc<dyn Log>, Error> {
-        check::log(config)?;
-        settings::ensure(&self.connection, &settings::of_log(config, self.replicas)).await?;
+        validate::log(config)?;
+        streams::ensure(&self.connection, &streams::log_config(config, self.replicas)).await?;
         Ok(Arc::new(log::Stream::new(self.connection.clone(), config)))
     }
 }

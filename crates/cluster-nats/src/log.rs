@@ -13,13 +13,15 @@ use async_nats::{HeaderMap, HeaderValue, StatusCode, datetime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use phalanx_cluster::backend::{Appended, Doorbell, Error, Expect, Log, LogConfig, LogInfo, Message, check};
+use phalanx_cluster::backend::{
+    AppendCondition, Appended, Error, Log, LogConfig, LogInfo, Message, WakeUpSubscription, validate,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::connection::{ApiError, Connection, Trouble};
-use crate::kv::{found_instead, last_message, micros};
+use crate::connection::{ApiError, Connection, RequestError};
+use crate::kv::{conflicting_revision, last_message, micros};
 
 /// The server hands out so many messages at once at most.
 const BATCH_MAX: usize = 1000;
@@ -46,18 +48,23 @@ impl Stream {
     }
 
     /// Up to `limit` messages from any replica, and whether there are more.
-    async fn batch(&self, subject: &str, from: u64, limit: usize) -> Result<(Vec<Message>, bool), Trouble> {
-        self.connection.refuse_if_away()?;
+    async fn batch(
+        &self,
+        subject: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<(Vec<Message>, bool), RequestError> {
+        self.connection.ensure_connected()?;
         let client = &self.connection.client;
         let inbox = client.new_inbox();
-        let not_sent = |_| Trouble::NotSent;
+        let not_sent = |_| RequestError::NotSent;
         let mut answers = client.subscribe(inbox.clone()).await.map_err(not_sent)?;
         let ask = json!({ "seq": from.max(1), "next_by_subj": subject, "batch": limit.min(BATCH_MAX) });
         let direct = format!("$JS.API.DIRECT.GET.{}", self.config.name);
         client
             .publish_with_reply(direct, inbox, ask.to_string().into())
             .await
-            .map_err(|e| Trouble::Bad(e.to_string()))?;
+            .map_err(|e| RequestError::InvalidRequest(e.to_string()))?;
         let mut messages = Vec::new();
         let timeout = self.connection.timeout;
         loop {
@@ -70,10 +77,10 @@ impl Stream {
                     return Ok((messages, more));
                 }
                 Some(404) => return Ok((messages, false)),
-                Some(503) => return Err(Trouble::NobodyThere),
+                Some(503) => return Err(RequestError::NoResponders),
                 Some(code) => {
                     let reason = answer.description.as_deref().unwrap_or_default();
-                    return Err(Trouble::NoAnswer(format!("the server says: {code} {reason}")));
+                    return Err(RequestError::NoResponse(format!("the server says: {code} {reason}")));
                 }
             }
         }
@@ -82,23 +89,28 @@ impl Stream {
 
 #[async_trait]
 impl Log for Stream {
-    async fn append(&self, subject: &str, payload: Bytes, expect: Expect<'_>) -> Result<Appended, Error> {
+    async fn append(
+        &self,
+        subject: &str,
+        payload: Bytes,
+        expect: AppendCondition<'_>,
+    ) -> Result<Appended, Error> {
         let what = format!("append to {subject}");
-        check::belongs(&self.config, subject)?;
-        check::value(&what, &payload)?;
+        validate::subject_of_log(&self.config, subject)?;
+        validate::value(&what, &payload)?;
         let mut headers = HeaderMap::new();
         headers.insert(NATS_EXPECTED_STREAM, &*self.config.name);
         match expect {
-            Expect::Nothing => {}
-            Expect::NewId(id) => {
-                check::message_id(id)?;
+            AppendCondition::None => {}
+            AppendCondition::NewId(id) => {
+                validate::message_id(id)?;
                 headers.insert(NATS_MESSAGE_ID, id);
             }
-            Expect::EmptySubject => headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, "0"),
+            AppendCondition::EmptySubject => headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, "0"),
         }
         match self.connection.publish(&self.config.name, subject.to_owned(), headers, payload).await {
             Ok(stored) => Ok(Appended { sequence: stored.seq, duplicate: stored.duplicate }),
-            Err(trouble) => match found_instead(&trouble) {
+            Err(trouble) => match conflicting_revision(&trouble) {
                 Some(found) => Err(Error::conflict(what, found)),
                 None => Err(trouble.into_write_error(what, &self.config.name)),
             },
@@ -106,7 +118,7 @@ impl Log for Stream {
     }
 
     async fn read(&self, subject: &str, from: u64, limit: usize) -> Result<Vec<Message>, Error> {
-        check::subject(subject)?;
+        validate::subject(subject)?;
         let mut messages: Vec<Message> = Vec::new();
         let mut from = from;
         let deadline = Instant::now() + self.connection.timeout;
@@ -121,8 +133,8 @@ impl Log for Stream {
                     }
                     break;
                 }
-                Err(Trouble::NobodyThere) => {
-                    self.connection.wait_for_somebody(&self.config.name, deadline).await.err()
+                Err(RequestError::NoResponders) => {
+                    self.connection.wait_for_responders(&self.config.name, deadline).await.err()
                 }
                 Err(trouble) => Some(trouble),
             };
@@ -134,13 +146,13 @@ impl Log for Stream {
     }
 
     async fn next(&self, subject: &str, from: u64) -> Result<Option<Message>, Error> {
-        check::subject(subject)?;
+        validate::subject(subject)?;
         let which = json!({ "seq": from.max(1), "next_by_subj": subject });
         self.one(format!("next of {subject}"), which).await
     }
 
     async fn last(&self, subject: &str) -> Result<Option<Message>, Error> {
-        check::subject(subject)?;
+        validate::subject(subject)?;
         self.one(format!("last of {subject}"), json!({ "last_by_subj": subject })).await
     }
 
@@ -149,7 +161,7 @@ impl Log for Stream {
         let ask = json!({ "seq": sequence, "no_erase": true });
         match self.connection.api::<Value>(&format!("STREAM.MSG.DELETE.{name}"), &ask).await {
             Ok(_) => Ok(true),
-            Err(Trouble::Refused(error)) if is_absent(&error) => Ok(false),
+            Err(RequestError::Refused(error)) if is_absent(&error) => Ok(false),
             Err(trouble) => Err(trouble.into_write_error(format!("removal of {sequence} from {name}"), name)),
         }
     }
@@ -200,14 +212,14 @@ impl Log for Stream {
         }
     }
 
-    async fn doorbell(&self, subject: &str) -> Result<Doorbell, Error> {
-        check::subject(subject)?;
+    async fn subscribe_wake_ups(&self, subject: &str) -> Result<WakeUpSubscription, Error> {
+        validate::subject(subject)?;
         let what = || format!("doorbell of {subject}");
         let mut messages = match self.connection.client.subscribe(subject.to_owned()).await {
             Ok(messages) => messages,
             Err(error) => return Err(Error::failed(what(), error)),
         };
-        let (bell, doorbell) = Doorbell::new(());
+        let (bell, doorbell) = WakeUpSubscription::new(());
         tokio::spawn(async move {
             loop {
                 tokio::select! {
@@ -234,12 +246,14 @@ fn is_absent(error: &ApiError) -> bool {
 async fn next_within(
     timeout: Duration,
     answers: &mut async_nats::Subscriber,
-) -> Result<async_nats::Message, Trouble> {
+) -> Result<async_nats::Message, RequestError> {
     match tokio::time::timeout(timeout, answers.next()).await {
-        Ok(Some(answer)) if answer.status == Some(StatusCode::NO_RESPONDERS) => Err(Trouble::NobodyThere),
+        Ok(Some(answer)) if answer.status == Some(StatusCode::NO_RESPONDERS) => {
+            Err(RequestError::NoResponders)
+        }
         Ok(Some(answer)) => Ok(answer),
-        Ok(None) => Err(Trouble::NoAnswer("the connection was closed".to_owned())),
-        Err(_) => Err(Trouble::NoAnswer(format!("no answer within {timeout:?}"))),
+        Ok(None) => Err(RequestError::NoResponse("the connection was closed".to_owned())),
+        Err(_) => Err(RequestError::NoResponse(format!("no answer within {timeout:?}"))),
     }
 }
 
@@ -252,7 +266,7 @@ fn from_leader(message: StreamMessage) -> Message {
     }
 }
 
-fn from_replica(answer: &async_nats::Message) -> Result<Message, Trouble> {
+fn from_replica(answer: &async_nats::Message) -> Result<Message, RequestError> {
     let read = || {
         let headers = answer.headers.as_ref()?;
         let header = |name: &str| headers.get(name).map(HeaderValue::as_str);
@@ -264,5 +278,5 @@ fn from_replica(answer: &async_nats::Message) -> Result<Message, Trouble> {
             stored_at: micros(stored_at.unix_timestamp_nanos()),
         })
     };
-    read().ok_or_else(|| Trouble::NoAnswer("a message without its place in the stream".to_owned()))
+    read().ok_or_else(|| RequestError::NoResponse("a message without its place in the stream".to_owned()))
 }

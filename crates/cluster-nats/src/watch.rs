@@ -13,27 +13,27 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::sync::watch::Receiver;
 
-use crate::connection::{Connection, Trouble};
+use crate::connection::{Connection, RequestError};
 use crate::kv::{is_deletion, micros};
 
 /// The consumer says so often that it is there, if it has nothing else to say.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+const IDLE_HEARTBEAT: Duration = Duration::from_secs(1);
 /// Longer silence means that it is not.
-const SILENCE_MAX: Duration = Duration::from_millis(2_500);
+const MAX_IDLE: Duration = Duration::from_millis(2_500);
 /// When it cannot be made, it is tried again so soon.
-const PAUSE: Duration = Duration::from_millis(250);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 /// The server removes a consumer that nobody listens to.
-const ABANDONED_AFTER: Duration = Duration::from_secs(10);
+const INACTIVE_THRESHOLD: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
-pub(crate) struct Source {
+pub(crate) struct WatchSource {
     connection: Connection,
     stream: String,
     prefix: String,
 }
 
 /// A consumer that runs.
-struct Feed {
+struct WatchConsumer {
     messages: Subscriber,
     name: String,
     /// The last sequence the stream's leader had when the consumer was made: up to there nothing is news.
@@ -45,23 +45,23 @@ struct Feed {
 }
 
 /// Where a watch stands.
-struct Progress {
-    told: u64,
+struct WatchProgress {
+    last_revision: u64,
     created: Option<i128>,
     /// Whether deletions are told: not those before the values that a watch begins with.
     skip_deletions: bool,
 }
 
-impl Source {
+impl WatchSource {
     pub(crate) fn new(connection: Connection, stream: &str, prefix: &str) -> Self {
         Self { connection, stream: stream.to_owned(), prefix: prefix.to_owned() }
     }
 
     /// Starts to tell; an error if it cannot begin.
     pub(crate) async fn start(self, after: Revision, keys_only: bool) -> Result<Watch, Error> {
-        let mut made = self.connection.made.subscribe();
+        let mut made = self.connection.connection_count.subscribe();
         made.mark_unchanged();
-        let progress = Progress { told: after.0, created: None, skip_deletions: after.0 == 0 };
+        let progress = WatchProgress { last_revision: after.0, created: None, skip_deletions: after.0 == 0 };
         let feed = match self.begin(&progress, keys_only).await {
             Ok(feed) => feed,
             Err(trouble) => {
@@ -77,8 +77,8 @@ impl Source {
     /// Tells until nobody listens.
     async fn run(
         &self,
-        mut progress: Progress,
-        mut feed: Feed,
+        mut progress: WatchProgress,
+        mut feed: WatchConsumer,
         keys_only: bool,
         mut made: Receiver<u64>,
         events: &mpsc::Sender<WatchEvent>,
@@ -88,7 +88,7 @@ impl Source {
         }
         loop {
             progress.follow(&feed);
-            let ended = self.tell(&mut progress, &mut feed, &mut made, events).await;
+            let ended = self.forward(&mut progress, &mut feed, &mut made, events).await;
             self.remove(&feed).await;
             ended?;
             feed = loop {
@@ -99,7 +99,7 @@ impl Source {
                     Err(_) => tokio::select! {
                         () = events.closed() => return None,
                         _ = made.changed() => {}
-                        () = tokio::time::sleep(PAUSE) => {}
+                        () = tokio::time::sleep(RETRY_DELAY) => {}
                     },
                 }
             };
@@ -107,18 +107,19 @@ impl Source {
         }
     }
 
-    async fn begin(&self, progress: &Progress, keys_only: bool) -> Result<Feed, Trouble> {
+    async fn begin(&self, progress: &WatchProgress, keys_only: bool) -> Result<WatchConsumer, RequestError> {
         let stream = &self.stream;
         let info: Info = self.connection.api(&format!("STREAM.INFO.{stream}"), &Value::Null).await?;
         let created = info.created.unix_timestamp_nanos();
         let replaced = progress.created.is_some_and(|before| before != created)
-            || info.state.last_sequence < progress.told;
-        let after = if replaced { 0 } else { progress.told };
+            || info.state.last_sequence < progress.last_revision;
+        let after = if replaced { 0 } else { progress.last_revision };
         let begin = if info.state.messages == 0 { after } else { info.state.last_sequence };
 
         let inbox = self.connection.client.new_inbox();
         let name = inbox.rsplit('.').next().unwrap_or(&inbox).to_owned();
-        let messages = self.connection.client.subscribe(inbox.clone()).await.map_err(|_| Trouble::NotSent)?;
+        let messages =
+            self.connection.client.subscribe(inbox.clone()).await.map_err(|_| RequestError::NotSent)?;
         let mut config = json!({
             "name": name,
             "deliver_subject": inbox,
@@ -127,8 +128,8 @@ impl Source {
             "max_deliver": 1,
             "replay_policy": "instant",
             "flow_control": true,
-            "idle_heartbeat": nanos(SIGN_OF_LIFE),
-            "inactive_threshold": nanos(ABANDONED_AFTER),
+            "idle_heartbeat": nanos(IDLE_HEARTBEAT),
+            "inactive_threshold": nanos(INACTIVE_THRESHOLD),
             "num_replicas": 1,
             "mem_storage": true,
             "headers_only": keys_only,
@@ -142,21 +143,21 @@ impl Source {
         }
         let request = json!({ "stream_name": stream, "config": config, "action": "create" });
         self.connection.api::<Value>(&format!("CONSUMER.CREATE.{stream}.{name}"), &request).await?;
-        Ok(Feed { messages, name, begin, created, replaced })
+        Ok(WatchConsumer { messages, name, begin, created, replaced })
     }
 
     /// Tells what the consumer brings until it may have missed something; none when nobody listens.
-    async fn tell(
+    async fn forward(
         &self,
-        progress: &mut Progress,
-        feed: &mut Feed,
+        progress: &mut WatchProgress,
+        feed: &mut WatchConsumer,
         made: &mut Receiver<u64>,
         events: &mpsc::Sender<WatchEvent>,
     ) -> Option<()> {
         let mut current = false;
         let mut received = 0;
         loop {
-            if !current && progress.told >= feed.begin {
+            if !current && progress.last_revision >= feed.begin {
                 current = true;
                 progress.skip_deletions = false;
                 events.send(WatchEvent::Current).await.ok()?;
@@ -165,14 +166,14 @@ impl Source {
                 biased;
                 () = events.closed() => return None,
                 _ = made.changed() => return Some(()),
-                message = tokio::time::timeout(SILENCE_MAX, feed.messages.next()) => message,
+                message = tokio::time::timeout(MAX_IDLE, feed.messages.next()) => message,
             };
             let Ok(Some(message)) = message else { return Some(()) };
             if message.status == Some(StatusCode::IDLE_HEARTBEAT) {
-                match self.answer(&message).await {
+                match self.reply_flow_control(&message).await {
                     None => {}
                     // It has nothing more, though the leader had: what was there has expired.
-                    Some(sent) if sent == received => feed.begin = feed.begin.min(progress.told),
+                    Some(sent) if sent == received => feed.begin = feed.begin.min(progress.last_revision),
                     Some(_) => return Some(()),
                 }
                 continue;
@@ -187,7 +188,7 @@ impl Source {
             if let Some(event) = self.event(&message.message, sequence, stored_at, progress.skip_deletions) {
                 events.send(event).await.ok()?;
             }
-            progress.told = sequence;
+            progress.last_revision = sequence;
         }
     }
 
@@ -210,7 +211,7 @@ impl Source {
     }
 
     /// Answers the server's questions about the pace. How many messages the consumer has sent, if this is its sign of life.
-    async fn answer(&self, message: &Message) -> Option<u64> {
+    async fn reply_flow_control(&self, message: &Message) -> Option<u64> {
         let headers = message.headers.as_ref();
         let header = |name: &str| headers.and_then(|headers| headers.get(name)).map(HeaderValue::as_str);
         let stalled = header("Nats-Consumer-Stalled").map(str::to_owned);
@@ -223,18 +224,18 @@ impl Source {
     }
 
     /// Takes the consumer away. One that stays is removed by the server when nobody listens for a while.
-    async fn remove(&self, feed: &Feed) {
-        if self.connection.refuse_if_away().is_ok() {
+    async fn remove(&self, feed: &WatchConsumer) {
+        if self.connection.ensure_connected().is_ok() {
             let subject = format!("$JS.API.CONSUMER.DELETE.{}.{}", self.stream, feed.name);
             let _ = self.connection.client.publish(subject, "".into()).await;
         }
     }
 }
 
-impl Progress {
-    fn follow(&mut self, feed: &Feed) {
+impl WatchProgress {
+    fn follow(&mut self, feed: &WatchConsumer) {
         if feed.replaced {
-            self.told = 0;
+            self.last_revision = 0;
             self.skip_deletions = true;
         }
         self.created = Some(feed.created);

@@ -3,16 +3,16 @@
 use thiserror::Error;
 
 /// The longest a name may be.
-pub const LONGEST: usize = 64;
+pub const MAX_NAME_LEN: usize = 64;
 
 /// Why a name cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum BadName {
+pub enum NameError {
     /// It has no character.
-    #[error("a name is empty; it needs 1 to {LONGEST} of A–Z a–z 0–9 - _ =")]
+    #[error("a name is empty; it needs 1 to {MAX_NAME_LEN} of A–Z a–z 0–9 - _ =")]
     Empty,
     /// It has too many characters.
-    #[error("the name {name:?} has {len} characters; at most {LONGEST} are allowed")]
+    #[error("the name {name:?} has {len} characters; at most {MAX_NAME_LEN} are allowed")]
     TooLong {
         /// The name, cut short.
         name: String,
@@ -41,19 +41,19 @@ pub enum BadName {
 ///     "the name \"etch.01\" has '.' at position 5; allowed are A–Z a–z 0–9 - _ ="
 /// );
 /// ```
-pub fn check(name: &str) -> Result<(), BadName> {
+pub fn check(name: &str) -> Result<(), NameError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '=');
     let len = name.chars().count();
     if len == 0 {
-        return Err(BadName::Empty);
+        return Err(NameError::Empty);
     }
-    if len > LONGEST {
-        let name = name.chars().take(LONGEST).chain(['…']).collect();
-        return Err(BadName::TooLong { name, len });
+    if len > MAX_NAME_LEN {
+        let name = name.chars().take(MAX_NAME_LEN).chain(['…']).collect();
+        return Err(NameError::TooLong { name, len });
     }
     match name.chars().enumerate().find(|(_, c)| !allowed(*c)) {
         Some((at, character)) => {
-            Err(BadName::BadCharacter { name: name.to_owned(), character, position: at + 1 })
+            Err(NameError::BadCharacter { name: name.to_owned(), character, position: at + 1 })
         }
         None => Ok(()),
     }
@@ -66,14 +66,14 @@ mod tests {
     #[test]
     fn the_longest_name_is_taken_and_one_more_is_not() {
         assert_eq!(check(&"x".repeat(64)), Ok(()));
-        assert!(matches!(check(&"x".repeat(65)), Err(BadName::TooLong { len: 65, .. })));
-        assert_eq!(check(""), Err(BadName::Empty));
+        assert!(matches!(check(&"x".repeat(65)), Err(NameError::TooLong { len: 65, .. })));
+        assert_eq!(check(""), Err(NameError::Empty));
     }
 
     #[test]
     fn what_would_break_a_subject_or_a_key_is_refused() {
         for bad in ["a.b", "a b", "a:b", "a*", ">", "ä", "a/b", "a\0"] {
-            assert!(matches!(check(bad), Err(BadName::BadCharacter { .. })), "{bad}");
+            assert!(matches!(check(bad), Err(NameError::BadCharacter { .. })), "{bad}");
         }
     }
 }

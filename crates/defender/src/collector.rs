@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use phalanx_cluster::Subjects;
-use phalanx_cluster::backend::{self, Expect, Kv, Log};
+use phalanx_cluster::SubjectScheme;
+use phalanx_cluster::backend::{self, AppendCondition, Kv, Log};
 use thiserror::Error;
 
 use crate::notification::{BadContext, Notification, Rebaseline};
@@ -50,7 +50,7 @@ pub struct Collected {
 pub struct Collector {
     store: Arc<dyn ChartStore>,
     log: Arc<dyn Log>,
-    subjects: Subjects,
+    subjects: SubjectScheme,
     /// Where a chamber that nobody has listed is announced at once. Without it the leader finds it within a minute.
     announce: Option<Arc<dyn Kv>>,
     /// Chambers that are listed, so that not every run asks for the list.
@@ -60,7 +60,7 @@ pub struct Collector {
 impl Collector {
     /// Stores in that store and tells chambers in that log.
     pub fn new(store: Arc<dyn ChartStore>, log: Arc<dyn Log>) -> Self {
-        Self { store, log, subjects: Subjects::default(), announce: None, listed: Arc::default() }
+        Self { store, log, subjects: SubjectScheme::default(), announce: None, listed: Arc::default() }
     }
 
     /// Adds a chamber that nobody has listed to those that are known, and says so in the bucket of the assignments.
@@ -110,9 +110,9 @@ impl Collector {
         id: &str,
         payload: Vec<u8>,
     ) -> Result<Collected, CollectError> {
-        let subject = self.subjects.of(&chamber.to_string());
+        let subject = self.subjects.subject(&chamber.to_string());
         // Ids are compared over the whole log, and contexts repeat across chambers: the id names both.
-        let appended = self.log.append(&subject, payload.into(), Expect::NewId(id)).await?;
+        let appended = self.log.append(&subject, payload.into(), AppendCondition::NewId(id)).await?;
         Ok(Collected { sequence: appended.sequence, duplicate: appended.duplicate })
     }
 

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use phalanx_cluster::Subjects;
-use phalanx_cluster::backend::{Error, Expect, Log, Message};
+use phalanx_cluster::SubjectScheme;
+use phalanx_cluster::backend::{AppendCondition, Error, Log, Message};
 use phalanx_cluster::core::Position;
 use serde::Serialize;
 use serde_json::Value;
@@ -196,10 +196,11 @@ pub(crate) async fn reason(
 /// Sends the message to its chamber again, behind everything that waits there, and puts the letter away. Says where the
 /// message stands now.
 pub async fn replay(letters: &dyn Log, notifications: &dyn Log, letter: &DeadLetter) -> Result<u64, Error> {
-    let subject = Subjects::default().of(&letter.id.chamber.to_string());
+    let subject = SubjectScheme::default().subject(&letter.id.chamber.to_string());
     // A fresh id: under its own the broker might take it for the message that died. Asked twice, it is sent once.
     let id = format!("replay:{}", letter.id);
-    let appended = notifications.append(&subject, letter.original.clone(), Expect::NewId(&id)).await?;
+    let appended =
+        notifications.append(&subject, letter.original.clone(), AppendCondition::NewId(&id)).await?;
     letters.remove(letter.sequence).await?;
     Ok(appended.sequence)
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use phalanx_cluster::names::{self, BadName};
+use phalanx_cluster::names::{self, NameError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -77,7 +77,7 @@ pub enum NotificationError {
         /// The field.
         field: &'static str,
         /// What is wrong with the name.
-        error: BadName,
+        error: NameError,
     },
     /// The context has an id that cannot be.
     #[error(transparent)]

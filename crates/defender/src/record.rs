@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use phalanx_cluster::core::Position;
-use phalanx_cluster::names::{self, BadName};
+use phalanx_cluster::names::{self, NameError};
 use serde::{Deserialize, Serialize};
 
 /// A process chamber of a tool: `tool:chamber`.
@@ -28,7 +28,7 @@ impl Chamber {
     /// assert!(Chamber::new("etch.01", "A").is_err());
     /// # Ok::<(), phalanx_cluster::names::BadName>(())
     /// ```
-    pub fn new(tool: &str, chamber: &str) -> Result<Self, BadName> {
+    pub fn new(tool: &str, chamber: &str) -> Result<Self, NameError> {
         names::check(tool)?;
         names::check(chamber)?;
         Ok(Self { tool: tool.into(), chamber: chamber.into() })

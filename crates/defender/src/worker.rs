@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use phalanx_cluster::backend::{Backend, Election, Settings};
+use phalanx_cluster::backend::{Backend, Election, StoreConfig};
 use phalanx_cluster::core::{Config, Position, WorkerState};
 use phalanx_cluster::{
-    Cluster, DoorbellConfig, Handle, HookError, Hooks, Owned, Problem, StartError, backend,
+    HookError, Hooks, OwnedPartition, Problem, StartError, SubscriptionConfig, Worker, WorkerHandle, backend,
 };
 use phalanx_service::Watchdog;
 use thiserror::Error;
@@ -71,9 +71,9 @@ pub struct Options {
     /// Times and sizes of the coordination.
     pub cluster: Config,
     /// Names and sizes of buckets and logs.
-    pub settings: Settings,
+    pub settings: StoreConfig,
     /// How doorbells are hung.
-    pub doorbells: DoorbellConfig,
+    pub doorbells: SubscriptionConfig,
     /// Who grants the leader's lease, if not the backend.
     pub election: Option<Arc<dyn Election>>,
     /// What the cache may hold, in MB.
@@ -94,8 +94,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             cluster: Config { process_timeout: Duration::from_secs(5), ..Config::default() },
-            settings: Settings::default(),
-            doorbells: DoorbellConfig::default(),
+            settings: StoreConfig::default(),
+            doorbells: SubscriptionConfig::default(),
             election: None,
             cache_mb: cache::SIZE_MB,
             weight_cache_ttl: weights::CACHE_TTL,
@@ -123,7 +123,7 @@ pub enum DefenderError {
 
 /// A running defender. Dropping it ends it at once, as a crash would.
 pub struct Defender {
-    cluster: Cluster,
+    cluster: Worker,
     cache: Arc<Cache>,
     store: Arc<dyn ChartStore>,
     strategy: Arc<Holder>,
@@ -170,7 +170,7 @@ impl Defender {
             };
             let pipeline = Pipeline::new(parts, options.metrics.pipeline().clone());
             let source = ChamberSource::new(store.clone(), assignments.clone(), options.weight_cache_ttl);
-            let mut builder = Cluster::builder(backend)
+            let mut builder = Worker::builder(backend)
                 .settings(settings)
                 .config(options.cluster)
                 .doorbells(options.doorbells)
@@ -221,7 +221,7 @@ impl Defender {
     }
 
     /// The worker.
-    pub fn handle(&self) -> &Handle {
+    pub fn handle(&self) -> &WorkerHandle {
         &self.cluster
     }
 
@@ -350,7 +350,7 @@ impl pipeline::Observer for Inside {
 impl Hooks for Inside {
     async fn on_assignment_changed(
         &self,
-        added: Vec<Owned>,
+        added: Vec<OwnedPartition>,
         removed: Vec<Arc<str>>,
     ) -> Result<(), HookError> {
         for chamber in removed.iter().filter_map(|partition| Chamber::of_partition(partition)) {

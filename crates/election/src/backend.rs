@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
 use phalanx_cluster::backend::{Election, Error, Lease, LeaseEvent, LeaseWatch};
-use phalanx_cluster::core::Tenure;
+use phalanx_cluster::core::LeaseExpiry;
 use phalanx_cluster::core::types::Revision;
 use tonic::Streaming;
 
@@ -50,8 +50,8 @@ impl AgentElection {
 
 #[async_trait]
 impl Election for AgentElection {
-    fn tenure(&self) -> Tenure {
-        Tenure::Term(self.term)
+    fn tenure(&self) -> LeaseExpiry {
+        LeaseExpiry::AfterTerm(self.term)
     }
 
     async fn current(&self) -> Result<Option<Lease>, Error> {

@@ -12,28 +12,28 @@ pub trait State: Copy + Eq + Ord + fmt::Debug + fmt::Display + 'static {
     fn index(self) -> usize;
 
     /// The state's row in the table.
-    fn decl(self) -> &'static StateDecl<Self> {
+    fn declaration(self) -> &'static StateDecl<Self> {
         &Self::MACHINE.states[self.index()]
     }
 
     /// The name people read, such as `CLAIMING_ID`.
     fn name(self) -> &'static str {
-        self.decl().name
+        self.declaration().name
     }
 
     /// The number machines read, such as the value of a gauge.
     fn code(self) -> u8 {
-        self.decl().code
+        self.declaration().code
     }
 
     /// Whether the machine may go from here to `to` in one step.
-    fn may_go_to(self, to: Self) -> bool {
-        self.decl().next.contains(&to)
+    fn can_transition_to(self, to: Self) -> bool {
+        self.declaration().next.contains(&to)
     }
 
     /// Whether nothing follows this state.
     fn is_terminal(self) -> bool {
-        self.decl().next.is_empty()
+        self.declaration().next.is_empty()
     }
 
     /// The state of that name, as [`name`](State::name) gives it.
@@ -80,7 +80,7 @@ impl<S: State> Machine<S> {
         let mut reached = BTreeSet::from([from]);
         let mut open = vec![from];
         while let Some(state) = open.pop() {
-            open.extend(state.decl().next.iter().copied().filter(|&next| reached.insert(next)));
+            open.extend(state.declaration().next.iter().copied().filter(|&next| reached.insert(next)));
         }
         reached
     }

@@ -37,7 +37,7 @@ impl<S: State> fmt::Display for IllegalTransition<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to } = self;
         write!(f, "{}: {from} -> {to} is not a legal transition; ", S::MACHINE.name)?;
-        match from.decl().next {
+        match from.declaration().next {
             [] => write!(f, "{from} is terminal"),
             [first, rest @ ..] => {
                 write!(f, "from {from} the machine may go to {first}")?;
@@ -57,7 +57,7 @@ impl<S: State> Error for IllegalTransition<S> {}
 pub struct Fsm<S> {
     state: S,
     since: Duration,
-    spent: Vec<Duration>,
+    time_spent: Vec<Duration>,
     history: VecDeque<Transition<S>>,
     history_len: usize,
 }
@@ -65,11 +65,11 @@ pub struct Fsm<S> {
 impl<S: State> Fsm<S> {
     /// A machine in its first state, entered `now`.
     pub fn new(now: Duration) -> Self {
-        Self::starting_in(S::MACHINE.initial(), now)
+        Self::with_state(S::MACHINE.initial(), now)
     }
 
     /// A machine that continues in `state`, entered `now`: recovery chooses where to start, and that is no transition.
-    pub fn starting_in(state: S, now: Duration) -> Self {
+    pub fn with_state(state: S, now: Duration) -> Self {
         Self::with_history(state, now, HISTORY_LEN)
     }
 
@@ -78,7 +78,7 @@ impl<S: State> Fsm<S> {
         Self {
             state,
             since: now,
-            spent: vec![Duration::ZERO; S::MACHINE.states.len()],
+            time_spent: vec![Duration::ZERO; S::MACHINE.states.len()],
             history: VecDeque::with_capacity(history_len),
             history_len,
         }
@@ -97,17 +97,17 @@ impl<S: State> Fsm<S> {
     /// Goes to `to`, if the table allows it; otherwise nothing changes.
     ///
     /// Time that runs backwards counts as no time.
-    pub fn go(
+    pub fn transition(
         &mut self,
         now: Duration,
         to: S,
         cause: impl Into<Cow<'static, str>>,
     ) -> Result<(), IllegalTransition<S>> {
         let from = self.state;
-        if !from.may_go_to(to) {
+        if !from.can_transition_to(to) {
             return Err(IllegalTransition { from, to });
         }
-        self.spent[from.index()] += now.saturating_sub(self.since);
+        self.time_spent[from.index()] += now.saturating_sub(self.since);
         self.state = to;
         self.since = now;
         if self.history.len() == self.history_len {
@@ -127,7 +127,7 @@ impl<S: State> Fsm<S> {
     /// How long the machine has been in `state`, all visits together, the current one up to `now`.
     pub fn time_in(&self, state: S, now: Duration) -> Duration {
         let current = if state == self.state { now.saturating_sub(self.since) } else { Duration::ZERO };
-        self.spent[state.index()] + current
+        self.time_spent[state.index()] + current
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn an_illegal_transition_names_both_states_and_what_is_legal_and_changes_nothing() {
         let mut job = Fsm::<Job>::new(s(0));
-        let refused = job.go(s(1), Job::Waiting, "again").unwrap_err();
+        let refused = job.transition(s(1), Job::Waiting, "again").unwrap_err();
         assert_eq!(refused, IllegalTransition { from: Job::Waiting, to: Job::Waiting });
         assert_eq!(
             refused.to_string(),
@@ -158,17 +158,17 @@ mod tests {
         );
         assert_eq!((job.state(), job.since(), job.history().len()), (Job::Waiting, s(0), 0));
 
-        job.go(s(2), Job::Done, "over").unwrap();
-        let refused = job.go(s(3), Job::Busy, "more").unwrap_err();
+        job.transition(s(2), Job::Done, "over").unwrap();
+        let refused = job.transition(s(3), Job::Busy, "more").unwrap_err();
         assert_eq!(refused.to_string(), "job: DONE -> BUSY is not a legal transition; DONE is terminal");
     }
 
     #[test]
     fn history_keeps_the_newest_transitions_with_time_and_cause() {
         let mut job = Fsm::<Job>::with_history(Job::Waiting, s(0), 2);
-        job.go(s(1), Job::Busy, "one").unwrap();
-        job.go(s(2), Job::Waiting, String::from("two")).unwrap();
-        job.go(s(3), Job::Busy, "three").unwrap();
+        job.transition(s(1), Job::Busy, "one").unwrap();
+        job.transition(s(2), Job::Waiting, String::from("two")).unwrap();
+        job.transition(s(3), Job::Busy, "three").unwrap();
         let kept: Vec<_> = job.history().map(|t| (t.at, t.from, t.to, t.cause.as_ref())).collect();
         assert_eq!(kept, [(s(2), Job::Busy, Job::Waiting, "two"), (s(3), Job::Waiting, Job::Busy, "three")]);
     }
@@ -176,16 +176,16 @@ mod tests {
     #[test]
     fn a_machine_without_history_remembers_nothing() {
         let mut job = Fsm::<Job>::with_history(Job::Waiting, s(0), 0);
-        job.go(s(1), Job::Busy, "one").unwrap();
+        job.transition(s(1), Job::Busy, "one").unwrap();
         assert_eq!(job.history().len(), 0);
     }
 
     #[test]
     fn time_in_a_state_adds_up_over_visits_and_ignores_time_running_backwards() {
         let mut job = Fsm::<Job>::new(s(10));
-        job.go(s(13), Job::Busy, "a").unwrap();
-        job.go(s(20), Job::Waiting, "b").unwrap();
-        job.go(s(15), Job::Busy, "the clock stepped back").unwrap();
+        job.transition(s(13), Job::Busy, "a").unwrap();
+        job.transition(s(20), Job::Waiting, "b").unwrap();
+        job.transition(s(15), Job::Busy, "the clock stepped back").unwrap();
         assert_eq!(job.time_in(Job::Waiting, s(16)), s(3));
         assert_eq!(job.time_in(Job::Busy, s(16)), s(7 + 1));
         assert_eq!(job.time_in(Job::Done, s(16)), s(0));

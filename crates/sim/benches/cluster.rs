@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use phalanx_sim::chaos::Run;
+use phalanx_sim::chaos::ChaosRun;
 use phalanx_testkit::measure::median;
 
 fn main() {
-    println!("simulator, 30 workers, 300 chambers, a message of each chamber every minute, one core");
+    println!("simulator, 30 workers, 300 partitions, a message of each partition every minute, one core");
     println!("{:>22} {:>14} {:>16} {:>14}", "", "median", "cluster-hours/s", "core events/s");
     let hour = Duration::from_secs(3600);
-    let calm = Run { faults: Vec::new(), shakes: Vec::new(), ..Run::new(1, 30, 300, hour) };
+    let calm = ChaosRun { faults: Vec::new(), request_faults: Vec::new(), ..ChaosRun::new(1, 30, 300, hour) };
     measure("1 h without faults", &calm);
     // Ten minutes: what goes on is the same in each of them.
-    measure("10 min with all faults", &Run::new(1, 30, 300, hour / 6));
+    measure("10 min with all faults", &ChaosRun::new(1, 30, 300, hour / 6));
 }
 
-fn measure(name: &str, run: &Run) {
+fn measure(name: &str, run: &ChaosRun) {
     let outcome = run.run();
     assert!(outcome.violations.is_empty(), "{}", run.command());
     let took = median(3, || run.run()).as_secs_f64();

@@ -4,20 +4,25 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use phalanx_sim::chaos::Run;
-use phalanx_sim::{Guard, run_many};
+use phalanx_sim::chaos::ChaosRun;
+use phalanx_sim::{ProtocolRule, run_many};
 
 const WORKERS: usize = 8;
-const CHAMBERS: usize = 96;
+const PARTITIONS: usize = 96;
 const LENGTH: Duration = Duration::from_secs(300);
 
 fn main() {
     let number = |at: usize| std::env::args().nth(at).and_then(|text| text.parse::<u64>().ok());
     let (seeds, base) = (number(1).unwrap_or(200), number(2).unwrap_or(0));
-    println!("{WORKERS} workers, {CHAMBERS} chambers, {} s of faults, seeds from {base}", LENGTH.as_secs());
-    for guard in Guard::ALL {
-        let runs = (base..base + seeds)
-            .map(move |seed| Run { without: Some(guard), ..Run::new(seed, WORKERS, CHAMBERS, LENGTH) });
+    println!(
+        "{WORKERS} workers, {PARTITIONS} partitions, {} s of faults, seeds from {base}",
+        LENGTH.as_secs()
+    );
+    for guard in ProtocolRule::ALL {
+        let runs = (base..base + seeds).map(move |seed| ChaosRun {
+            disabled_rule: Some(guard),
+            ..ChaosRun::new(seed, WORKERS, PARTITIONS, LENGTH)
+        });
         let (mut tried, mut found) = (0, None);
         run_many(runs, |_, outcome| {
             tried += 1;

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use phalanx_cluster_core::{Config, Guard, Tenure, WorkerState};
+use phalanx_cluster_core::{Config, LeaseExpiry, ProtocolRule, WorkerState};
 
-use crate::faults::{Fault, Injection, Shake, inject, schedule, schedule_restarts};
-use crate::ledger::{Counts, Violation};
-use crate::log::Kind;
+use crate::faults::{Fault, Injection, RequestFault, inject, schedule, schedule_restarts};
+use crate::log::MessageKind;
+use crate::oracle::{Counts, Violation};
 use crate::rng::Rng;
-use crate::world::{Planned, Setup, World};
+use crate::world::{ScheduledAction, Setup, World};
 
 /// How long the world has to heal after the last fault: a minute, which the two longest timers fill when everything was
 /// killed and no fleet size is set (30 s until a claim is stale, 30 s of a restart's window), and what follows them.
-const HEALING: Duration = Duration::from_secs(65);
+const CONVERGENCE_TIME: Duration = Duration::from_secs(65);
 /// How long what a fault leaves behind may take to come to its end: waits, roll-outs, repeated notifications.
-const TAIL: Duration = Duration::from_secs(10);
+const FAULT_TAIL: Duration = Duration::from_secs(10);
 /// How long it may take until a message that does harm is condemned.
-const HARM: Duration = Duration::from_secs(120);
+const DEAD_LETTER_TIME: Duration = Duration::from_secs(120);
 /// How long a planned restart takes: everybody else's messages must be processed by then.
 const RESTART: Duration = Duration::from_secs(5);
 /// How long after a crash the orphans must be theirs who can take them.
@@ -25,28 +25,28 @@ const RECOVERY: Duration = Duration::from_secs(7);
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct ChaosRun {
     /// The seed of everything.
     pub seed: u64,
     /// How many workers there should be.
     pub workers: usize,
-    /// How many chambers there are.
-    pub chambers: usize,
+    /// How many partitions there are.
+    pub partitions: usize,
     /// How long faults are injected.
     pub length: Duration,
     /// The kinds of faults that are injected at moments; none for calm weather.
     pub faults: Vec<Fault>,
     /// The kinds of faults that befall requests by chance.
-    pub shakes: Vec<Shake>,
+    pub request_faults: Vec<RequestFault>,
     /// The rule to work without, in a build that can.
-    pub without: Option<Guard>,
+    pub disabled_rule: Option<ProtocolRule>,
     /// What ends a lease whose holder does not.
-    pub tenure: Tenure,
+    pub lease_expiry: LeaseExpiry,
 }
 
 /// What one run came to.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ChaosOutcome {
     /// The seed, which gives the same run again.
     pub seed: u64,
     /// Broken promises, in the order they broke.
@@ -69,11 +69,20 @@ pub struct Outcome {
     pub trace_hash: u64,
 }
 
-impl Run {
+impl ChaosRun {
     /// A run with every fault.
-    pub fn new(seed: u64, workers: usize, chambers: usize, length: Duration) -> Self {
-        let (faults, shakes) = (Fault::ALL.to_vec(), Shake::ALL.to_vec());
-        Self { seed, workers, chambers, length, faults, shakes, without: None, tenure: Tenure::Silence }
+    pub fn new(seed: u64, workers: usize, partitions: usize, length: Duration) -> Self {
+        let (faults, shakes) = (Fault::ALL.to_vec(), RequestFault::ALL.to_vec());
+        Self {
+            seed,
+            workers,
+            partitions: partitions,
+            length,
+            faults,
+            request_faults: shakes,
+            disabled_rule: None,
+            lease_expiry: LeaseExpiry::OnSilence,
+        }
     }
 
     /// The faults of this run.
@@ -87,12 +96,16 @@ impl Run {
     }
 
     /// Runs it.
-    pub fn run(&self) -> Outcome {
+    pub fn run(&self) -> ChaosOutcome {
         self.run_with(&self.injections(), None)
     }
 
     /// Runs it with these faults instead of all of its own; tells a line for everything that happens if asked to.
-    pub fn run_with(&self, injections: &[Injection], mut trace: Option<&mut dyn FnMut(&str)>) -> Outcome {
+    pub fn run_with(
+        &self,
+        injections: &[Injection],
+        mut trace: Option<&mut dyn FnMut(&str)>,
+    ) -> ChaosOutcome {
         let mut rng = Rng::new(self.seed);
         let fleet_size = rng.one_in(2).then_some(self.workers as u32);
         let process_timeout = Duration::from_secs(5);
@@ -102,17 +115,17 @@ impl Run {
         let mut config = Config {
             fleet_size,
             process_timeout,
-            stranger_interval,
+            unlisted_scan_interval: stranger_interval,
             max_workers,
-            tenure: self.tenure,
+            lease_expiry: self.lease_expiry,
             ..Config::default()
         };
-        if let Some(guard) = self.without {
-            assert!(config.take_out(guard), "a build without the feature `mutants` keeps every rule");
+        if let Some(guard) = self.disabled_rule {
+            assert!(config.disable_rule(guard), "a build without the feature `mutants` keeps every rule");
         }
         let mut world = World::new(Setup {
             config,
-            partitions: self.chambers,
+            partitions: self.partitions,
             traffic: Some(Duration::from_secs(60)),
             seed: rng.next(),
             ..Setup::default()
@@ -127,11 +140,11 @@ impl Run {
         };
         world.limit_processes(most);
         world.skew_clocks(rng.next());
-        if !self.shakes.is_empty() {
-            world.shake(rng.next(), &self.shakes);
+        if !self.request_faults.is_empty() {
+            world.enable_request_faults(rng.next(), &self.request_faults);
         }
         for _ in 0..self.workers {
-            world.plan(Duration::from_millis(rng.between(0, 15_000)), Planned::Start);
+            world.plan(Duration::from_millis(rng.between(0, 15_000)), ScheduledAction::Start);
         }
         let mut faults: BTreeMap<&'static str, u64> = BTreeMap::new();
         for injection in injections {
@@ -142,12 +155,12 @@ impl Run {
         }
         world.run_until(self.length);
         faults.extend(world.shaken().iter().map(|(kind, count)| (*kind, *count)));
-        self.heal(&mut world);
-        self.restart_in_the_calm(&mut world, rng.one_in(2));
-        let recovery = self.crash_in_the_calm(&mut world, rng.one_in(2));
-        world.close_books();
+        self.converge(&mut world);
+        self.check_planned_restart(&mut world, rng.one_in(2));
+        let recovery = self.check_single_crash(&mut world, rng.one_in(2));
+        world.finish_checks();
         tell(&mut world);
-        Outcome {
+        ChaosOutcome {
             seed: self.seed,
             violations: world.take_violations(),
             faults,
@@ -162,61 +175,61 @@ impl Run {
     }
 
     /// The faults stop: after a minute everything must be as it should be.
-    fn heal(&self, world: &mut World) {
-        world.forgo_plans();
-        world.calm();
+    fn converge(&self, world: &mut World) {
+        world.drop_scheduled();
+        world.disable_faults();
         world.lose(&phalanx_cluster_core::types::Key::FleetSize);
         world.keep_messages_for(world.retention());
-        for process in world.living().collect::<Vec<_>>() {
+        for process in world.running().collect::<Vec<_>>() {
             world.resume(process);
         }
-        self.complete(world);
-        let end = world.now() + TAIL;
+        self.restore_fleet(world);
+        let end = world.now() + FAULT_TAIL;
         world.run_until(end);
         // A message that kills its workers is a fault for as long as it is there.
-        world.run_while(HARM, World::has_harmful_messages);
-        self.complete(world);
-        let end = world.now() + HEALING;
-        world.run_until(end - HEALING / 2);
-        world.silence();
+        world.run_while(DEAD_LETTER_TIME, World::has_harmful_messages);
+        self.restore_fleet(world);
+        let end = world.now() + CONVERGENCE_TIME;
+        world.run_until(end - CONVERGENCE_TIME / 2);
+        world.stop_traffic();
         world.run_until(end);
-        for what in unhealed(world, self.workers) {
+        for what in unconverged(world, self.workers) {
             world.violate(16, what);
         }
-        world.close_books();
+        world.finish_checks();
     }
 
     /// The fleet has its size: whoever was started with another one goes, and whoever is missing comes.
-    fn complete(&self, world: &mut World) {
-        world.kill_odd_ones();
-        while world.living().count() < self.workers {
+    fn restore_fleet(&self, world: &mut World) {
+        world.kill_mismatched();
+        while world.running().count() < self.workers {
             world.start();
         }
     }
 
     /// One planned restart when nothing else happens, where the fleet size is set: no map is made for it, and whatever the
     /// others own is processed meanwhile.
-    fn restart_in_the_calm(&self, world: &mut World, leader: bool) {
+    fn check_planned_restart(&self, world: &mut World, leader: bool) {
         let sized = world.map().is_some_and(|map| map.fleet_size.is_some());
         if world.has_violations() || self.workers < 2 || !sized {
             return;
         }
-        let Some(victim) = world.living().find(|&process| {
+        let Some(victim) = world.running().find(|&process| {
             world.worker(process).is_leader() == leader && world.worker(process).owned() > 0
         }) else {
             return;
         };
-        let Some(id) = world.worker(victim).holder().map(|holder| holder.id.0) else { return };
+        let Some(id) = world.worker(victim).incarnation().map(|holder| holder.id.0) else { return };
         let versions = world.publications().len();
         let workers: Vec<u32> = world.map().into_iter().flat_map(|map| &map.workers).map(|id| id.0).collect();
         let others: Vec<u32> = workers
             .into_iter()
             .filter(|other| *other != id)
-            .flat_map(|other| world.chambers_of(other))
+            .flat_map(|other| world.partitions_of(other))
             .collect();
         world.terminate(victim);
-        for &chamber in &others {
-            world.publish(chamber, Kind::Good);
+        for &partition in &others {
+            world.publish(partition, MessageKind::Good);
         }
         let end = world.now() + RESTART;
         world.run_until(end);
@@ -234,35 +247,35 @@ impl Run {
         }
     }
 
-    /// One crash when nothing else happens: its chambers must have a living owner within the promise.
-    fn crash_in_the_calm(&self, world: &mut World, leader: bool) -> Option<Duration> {
+    /// One crash when nothing else happens: its partitions must have a living owner within the promise.
+    fn check_single_crash(&self, world: &mut World, leader: bool) -> Option<Duration> {
         if world.has_violations() || self.workers < 2 {
             return None;
         }
-        let victim = world.living().find(|&process| {
+        let victim = world.running().find(|&process| {
             world.worker(process).is_leader() == leader && world.worker(process).owned() > 0
         })?;
-        let id = world.worker(victim).holder()?.id.0;
-        let orphans = world.chambers_of(id);
+        let id = world.worker(victim).incarnation()?.id.0;
+        let orphans = world.partitions_of(id);
         let began = world.now();
         world.kill(victim);
-        let limit = match self.tenure {
-            Tenure::Term(term) if leader => term + Duration::from_secs(1),
+        let limit = match self.lease_expiry {
+            LeaseExpiry::AfterTerm(term) if leader => term + Duration::from_secs(1),
             _ => RECOVERY,
         };
-        let recovered =
-            world.run_while(limit, |world| !orphans.iter().all(|&chamber| world.owner_of(chamber).is_some()));
+        let recovered = world
+            .run_while(limit, |world| !orphans.iter().all(|&partition| world.owner_of(partition).is_some()));
         if !recovered {
-            world.violate(13, format!("defender-{id} died, and its chambers wait longer than {limit:?}"));
+            world.violate(13, format!("defender-{id} died, and its partitions wait longer than {limit:?}"));
         }
         Some(world.now() - began)
     }
 }
 
 /// What is not as it should be once everything has had time to heal.
-fn unhealed(world: &World, workers: usize) -> Vec<String> {
+fn unconverged(world: &World, workers: usize) -> Vec<String> {
     let mut wrong = Vec::new();
-    let leaders = world.living().filter(|&process| world.worker(process).is_leader()).count();
+    let leaders = world.running().filter(|&process| world.worker(process).is_leader()).count();
     if leaders != 1 {
         wrong.push(format!("{leaders} leaders"));
     }
@@ -275,9 +288,9 @@ fn unhealed(world: &World, workers: usize) -> Vec<String> {
             wrong.push(format!("nobody holds {id}, which the map names"));
         }
     }
-    for process in world.living() {
+    for process in world.running() {
         let worker = world.worker(process);
-        match worker.holder() {
+        match worker.incarnation() {
             Some(holder) if !map.workers.contains(&holder.id) => {
                 wrong.push(format!("{} has no part in the map", holder.id));
             }
@@ -285,7 +298,7 @@ fn unhealed(world: &World, workers: usize) -> Vec<String> {
                 wrong.push(format!("{} shows {}", holder.id, worker.state()));
             }
             Some(_) => {}
-            None if map.fleet_size.is_some() && world.living().count() > workers => {}
+            None if map.fleet_size.is_some() && world.running().count() > workers => {}
             None => {
                 let cause = worker.history().last().map_or("", |last| &*last.cause);
                 let (state, size) = (worker.state(), map.fleet_size);
@@ -309,14 +322,18 @@ fn unhealed(world: &World, workers: usize) -> Vec<String> {
 
 /// The shortest run with the fewest faults that still breaks the promise that broke first: whatever can be left out is,
 /// for as long as it may go on.
-pub fn shorten(run: &Run, outcome: &Outcome, mut goes_on: impl FnMut() -> bool) -> (Run, Vec<Injection>) {
+pub fn shrink(
+    run: &ChaosRun,
+    outcome: &ChaosOutcome,
+    mut goes_on: impl FnMut() -> bool,
+) -> (ChaosRun, Vec<Injection>) {
     let Some(first) = outcome.violations.first() else { return (run.clone(), outcome.injections.clone()) };
-    let breaks = |run: &Run, injections: &[Injection]| {
+    let breaks = |run: &ChaosRun, injections: &[Injection]| {
         let outcome = run.run_with(injections, None);
         outcome.violations.first().is_some_and(|violation| violation.invariant == first.invariant)
     };
     let (mut run, mut injections) = (run.clone(), outcome.injections.clone());
-    let shorter = Run { length: run.length.min(first.at + Duration::from_secs(1)), ..run.clone() };
+    let shorter = ChaosRun { length: run.length.min(first.at + Duration::from_secs(1)), ..run.clone() };
     let fewer: Vec<Injection> =
         injections.iter().copied().filter(|injection| injection.at <= first.at).collect();
     if breaks(&shorter, &fewer) {

@@ -2,22 +2,22 @@
 
 use std::fmt::{self, Write as _};
 
-use phalanx_cluster_core::Tenure;
+use phalanx_cluster_core::LeaseExpiry;
 
-use crate::chaos::{Outcome, Run, shorten};
-use crate::faults::{Fault, Injection, Shake};
-use crate::ledger::Violation;
+use crate::chaos::{ChaosOutcome, ChaosRun, shrink};
+use crate::faults::{Fault, Injection, RequestFault};
+use crate::oracle::Violation;
 
 /// How many of the broken promises are shown.
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 /// A run that broke a promise, shortened.
 #[derive(Debug)]
-pub struct Failure {
+pub struct FailureReport {
     /// The command that repeats the whole run.
     pub command: String,
     /// The shortened run.
-    pub run: Run,
+    pub run: ChaosRun,
     /// The fewest faults that still break the promise.
     pub injections: Vec<Injection>,
     /// How many faults there were at first.
@@ -26,10 +26,10 @@ pub struct Failure {
     pub violations: Vec<Violation>,
 }
 
-impl Failure {
+impl FailureReport {
     /// Shortens a run that broke a promise, for as long as it may go on.
-    pub fn of(run: &Run, outcome: &Outcome, goes_on: impl FnMut() -> bool) -> Self {
-        let (shorter, injections) = shorten(run, outcome, goes_on);
+    pub fn of(run: &ChaosRun, outcome: &ChaosOutcome, goes_on: impl FnMut() -> bool) -> Self {
+        let (shorter, injections) = shrink(run, outcome, goes_on);
         let violations = shorter.run_with(&injections, None).violations;
         Self {
             command: run.command(),
@@ -41,14 +41,14 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for FailureReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {} breaks a promise", self.run.seed)?;
-        for violation in self.violations.iter().take(SHOWN) {
+        for violation in self.violations.iter().take(MAX_SHOWN) {
             writeln!(f, "  {violation}")?;
         }
-        if self.violations.len() > SHOWN {
-            writeln!(f, "  … and {} more", self.violations.len() - SHOWN)?;
+        if self.violations.len() > MAX_SHOWN {
+            writeln!(f, "  … and {} more", self.violations.len() - MAX_SHOWN)?;
         }
         writeln!(f, "with {} of its {} faults:", self.injections.len(), self.faults)?;
         for injection in &self.injections {
@@ -58,27 +58,30 @@ impl fmt::Display for Failure {
     }
 }
 
-impl Run {
+impl ChaosRun {
     /// The command that carries out this run.
     pub fn command(&self) -> String {
-        let Self { seed, workers, chambers, .. } = self;
-        let names =
-            self.faults.iter().map(|fault| fault.name()).chain(self.shakes.iter().map(|shake| shake.name()));
-        let faults = if self.faults == Fault::ALL && self.shakes == Shake::ALL {
+        let Self { seed, workers, partitions, .. } = self;
+        let names = self
+            .faults
+            .iter()
+            .map(|fault| fault.name())
+            .chain(self.request_faults.iter().map(|shake| shake.name()));
+        let faults = if self.faults == Fault::ALL && self.request_faults == RequestFault::ALL {
             "all".to_owned()
-        } else if self.faults.is_empty() && self.shakes.is_empty() {
+        } else if self.faults.is_empty() && self.request_faults.is_empty() {
             "none".to_owned()
         } else {
             names.collect::<Vec<_>>().join(",")
         };
         let hours = self.length.as_secs_f64() / 3600.0;
         let mut command = format!(
-            "phalanx sim --seed {seed} --workers {workers} --chambers {chambers} --hours {hours} --faults {faults}"
+            "phalanx sim --seed {seed} --workers {workers} --partitions {partitions} --hours {hours} --faults {faults}"
         );
-        if let Tenure::Term(_) = self.tenure {
+        if let LeaseExpiry::AfterTerm(_) = self.lease_expiry {
             command.push_str(" --agent");
         }
-        if let Some(guard) = self.without {
+        if let Some(guard) = self.disabled_rule {
             let _ = write!(command, " --without {guard:?}");
         }
         command

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use phalanx_cluster_core::types::Time;
 
-use crate::log::Kind;
+use crate::log::MessageKind;
 use crate::rng::Rng;
-use crate::world::{Planned, ProcessId, World};
+use crate::world::{ProcessId, ScheduledAction, World};
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $weight:literal;)*) => {
@@ -47,13 +47,13 @@ faults! {
     Sigterm = "sigterm", 4;
     /// A process is told to leave, and killed while it drains.
     KilledInDrain = "killedInDrain", 3;
-    /// The next message of a chamber kills whoever processes it.
+    /// The next message of a partition kills whoever processes it.
     Poison = "poison", 2;
-    /// The next message of a chamber fails a few times.
+    /// The next message of a partition fails a few times.
     FailedAttempts = "failedAttempts", 3;
-    /// The next message of a chamber can never be processed.
+    /// The next message of a partition can never be processed.
     BrokenMessage = "brokenMessage", 3;
-    /// The next message of a chamber never ends by itself.
+    /// The next message of a partition never ends by itself.
     ProcessTimeout = "processTimeout", 1;
     /// Nothing passes between a process and the broker.
     LinkLoss = "linkLoss", 5;
@@ -111,10 +111,10 @@ faults! {
     Flapping = "flapping", 1;
     /// A process joins, and another dies within its window.
     JoinAndCrash = "joinAndCrash", 2;
-    /// A chamber that nobody has listed publishes.
-    UnknownChamber = "unknownChamber", 1;
-    /// A chamber is removed from the list while it has a backlog.
-    ChamberRemoved = "chamberRemoved", 1;
+    /// A partition that nobody has listed publishes.
+    UnknownPartition = "unknownPartition", 1;
+    /// A partition is removed from the list while it has a backlog.
+    PartitionRemoved = "partitionRemoved", 1;
     /// A tool sends a notification again, after the broker has forgotten the first.
     LateDuplicate = "lateDuplicate", 2;
     /// A person publishes a notification again, under an id of its own.
@@ -125,13 +125,13 @@ faults! {
     FolderReopened = "folderReopened", 0;
 }
 
-macro_rules! shakes {
+macro_rules! request_faults {
     ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
         /// A kind of fault that befalls any request by chance, all the time.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Shake { $($(#[$doc])* $variant,)* }
+        pub enum RequestFault { $($(#[$doc])* $variant,)* }
 
-        impl Shake {
+        impl RequestFault {
             /// Every kind.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
@@ -143,7 +143,7 @@ macro_rules! shakes {
     };
 }
 
-shakes! {
+request_faults! {
     /// A write lands up to six seconds late, perhaps after its caller has given up.
     LateWrite = "lateWrite";
     /// A read is answered up to six seconds late, or in vain.
@@ -166,7 +166,7 @@ pub struct Injection {
     /// What.
     pub fault: Fault,
     /// From this number it is chosen whom it hits, and for how long.
-    pub dice: u64,
+    pub entropy: u64,
 }
 
 impl fmt::Display for Injection {
@@ -194,7 +194,7 @@ pub(crate) fn schedule(rng: &mut Rng, kinds: &[Fault], from: Time, until: Time) 
             left = left.saturating_sub(kind.weight());
             hit
         });
-        injections.extend(chosen.map(|&fault| Injection { at, fault, dice: rng.next() }));
+        injections.extend(chosen.map(|&fault| Injection { at, fault, entropy: rng.next() }));
     }
     injections
 }
@@ -211,29 +211,29 @@ pub(crate) fn schedule_restarts(rng: &mut Rng, kinds: &[Fault], from: Time, unti
         if at >= until {
             break;
         }
-        injections.push(Injection { at, fault, dice: rng.next() });
+        injections.push(Injection { at, fault, entropy: rng.next() });
     }
     injections
 }
 
 /// Injects one fault.
 pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
-    let mut dice = Rng::new(injection.dice);
-    let living: Vec<ProcessId> = world.living().collect();
+    let mut dice = Rng::new(injection.entropy);
+    let living: Vec<ProcessId> = world.running().collect();
     let Some(&victim) = living.get(dice.next() as usize % living.len().max(1)) else {
-        world.plan(Duration::ZERO, Planned::Start);
+        world.plan(Duration::ZERO, ScheduledAction::Start);
         return;
     };
     let leader = world.leader().unwrap_or(victim);
     let now = world.now();
     let seconds =
         |dice: &mut Rng, low: u64, high: u64| Duration::from_millis(dice.between(low * 500, high * 500));
-    let chambers = world.chambers();
-    let chamber = dice.between(0, u64::from(chambers)) as u32;
+    let partitions = world.partitions();
+    let partition = dice.between(0, u64::from(partitions)) as u32;
     world.note(|| format!("fault {}", injection.fault.name()));
     // Whoever is killed for good is started again, as its host would.
     let comes_back = |world: &mut World, dice: &mut Rng| {
-        world.plan(Duration::from_millis(dice.between(500, 20_000)), Planned::Start);
+        world.plan(Duration::from_millis(dice.between(500, 20_000)), ScheduledAction::Start);
     };
     match injection.fault {
         Fault::Sigkill => {
@@ -247,12 +247,12 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
         Fault::Sigstop => {
             world.stop(victim);
             let wake = seconds(&mut dice, 1, 120);
-            world.plan(wake, Planned::Resume(victim));
+            world.plan(wake, ScheduledAction::Resume(victim));
         }
         Fault::FrozenMachine => {
             world.freeze(victim);
             let wake = seconds(&mut dice, 1, 120);
-            world.plan(wake, Planned::Resume(victim));
+            world.plan(wake, ScheduledAction::Resume(victim));
         }
         Fault::Sigterm => {
             world.terminate(victim);
@@ -260,13 +260,13 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
         }
         Fault::KilledInDrain => {
             world.terminate(victim);
-            world.plan(Duration::from_millis(dice.between(0, 400)), Planned::Kill(victim));
+            world.plan(Duration::from_millis(dice.between(0, 400)), ScheduledAction::Kill(victim));
             comes_back(world, &mut dice);
         }
-        Fault::Poison => world.plan_kind(chamber, Kind::Killer),
-        Fault::FailedAttempts => world.plan_kind(chamber, Kind::Flaky(dice.between(1, 5) as u8)),
-        Fault::BrokenMessage => world.plan_kind(chamber, Kind::Broken),
-        Fault::ProcessTimeout => world.plan_kind(chamber, Kind::Endless),
+        Fault::Poison => world.plan_kind(partition, MessageKind::CrashesWorker),
+        Fault::FailedAttempts => world.plan_kind(partition, MessageKind::Flaky(dice.between(1, 5) as u8)),
+        Fault::BrokenMessage => world.plan_kind(partition, MessageKind::Poison),
+        Fault::ProcessTimeout => world.plan_kind(partition, MessageKind::NeverEnds),
         Fault::LinkLoss => world.cut(victim, now + seconds(&mut dice, 1, 40)),
         Fault::OneWayLoss => {
             let until = now + seconds(&mut dice, 1, 40);
@@ -274,18 +274,18 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
         }
         Fault::SlowAnswers => {
             world.slow_down(victim, Duration::from_millis(dice.between(200, 1_990)));
-            world.plan(seconds(&mut dice, 4, 40), Planned::Mend(victim));
+            world.plan(seconds(&mut dice, 4, 40), ScheduledAction::Mend(victim));
         }
         Fault::HeartbeatGap => {
             world.lose_heartbeats(victim);
-            world.plan(seconds(&mut dice, 4, 40), Planned::Mend(victim));
+            world.plan(seconds(&mut dice, 4, 40), ScheduledAction::Mend(victim));
         }
         Fault::SlowWatch => {
             world.delay_watch(victim, seconds(&mut dice, 1, 12));
-            world.plan(seconds(&mut dice, 10, 60), Planned::Mend(victim));
+            world.plan(seconds(&mut dice, 10, 60), ScheduledAction::Mend(victim));
         }
         Fault::DroppedMapEvent => world.drop_map_event(victim),
-        Fault::Resync => world.begin_watch_anew(victim),
+        Fault::Resync => world.restart_watch(victim),
         Fault::BrokerStall => world.cut_all(now + seconds(&mut dice, 8, 16)),
         Fault::BrokerOutage => world.cut_all(now + seconds(&mut dice, 20, 120)),
         Fault::BrokerClockStep => {
@@ -296,8 +296,8 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
         Fault::LogRecreated => world.recreate_log(),
         Fault::LostTail => world.lose_tail(dice.between(1, 20) as usize),
         Fault::Expiry => {
-            world.plan(Duration::ZERO, Planned::Retention(seconds(&mut dice, 1, 10)));
-            world.plan(seconds(&mut dice, 2, 10), Planned::Retention(world.retention()));
+            world.plan(Duration::ZERO, ScheduledAction::Retention(seconds(&mut dice, 1, 10)));
+            world.plan(seconds(&mut dice, 2, 10), ScheduledAction::Retention(world.retention()));
         }
         Fault::StoreOutage => world.store_away(now + seconds(&mut dice, 2, 60)),
         Fault::LateStoreWrite => world.store_late(now + seconds(&mut dice, 2, 20), seconds(&mut dice, 2, 60)),
@@ -306,69 +306,69 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
             world.kill(leader);
             if dice.one_in(3) {
                 // Its successor too, as soon as it leads.
-                world.plan(Duration::from_millis(dice.between(6_000, 9_000)), Planned::KillLeader);
+                world.plan(Duration::from_millis(dice.between(6_000, 9_000)), ScheduledAction::KillLeader);
                 comes_back(world, &mut dice);
             }
             comes_back(world, &mut dice);
         }
         Fault::TwoLeaders => {
             world.stop(leader);
-            world.plan(Duration::from_millis(dice.between(5_000, 14_000)), Planned::Resume(leader));
+            world.plan(Duration::from_millis(dice.between(5_000, 14_000)), ScheduledAction::Resume(leader));
         }
         Fault::AllKilled => {
             for process in living {
                 world.kill(process);
-                world.plan(Duration::from_millis(dice.between(1_000, 25_000)), Planned::Start);
+                world.plan(Duration::from_millis(dice.between(1_000, 25_000)), ScheduledAction::Start);
             }
         }
         Fault::RolloutWithSurge => {
             for (turn, process) in living.into_iter().enumerate() {
                 let at = Duration::from_secs(3 * turn as u64);
-                world.plan(at, Planned::Start);
-                world.plan(at + Duration::from_secs(2), Planned::Terminate(process));
+                world.plan(at, ScheduledAction::Start);
+                world.plan(at + Duration::from_secs(2), ScheduledAction::Terminate(process));
             }
         }
         Fault::Rollout => {
             for (turn, process) in living.into_iter().enumerate() {
                 let at = Duration::from_secs(4 * turn as u64);
-                world.plan(at, Planned::Terminate(process));
-                world.plan(at + Duration::from_millis(dice.between(500, 20_000)), Planned::Start);
+                world.plan(at, ScheduledAction::Terminate(process));
+                world.plan(at + Duration::from_millis(dice.between(500, 20_000)), ScheduledAction::Start);
             }
         }
         Fault::SurplusReplicas => {
             if living.len() < workers + 3 {
-                world.plan(Duration::ZERO, Planned::Start);
+                world.plan(Duration::ZERO, ScheduledAction::Start);
             }
         }
         Fault::ScaleDown => {
             let size = dice.between(workers as u64 / 2, workers as u64).max(1) as u32;
-            world.plan(Duration::ZERO, Planned::FleetSize(Some(size)));
-            world.plan(seconds(&mut dice, 10, 120), Planned::FleetSize(None));
+            world.plan(Duration::ZERO, ScheduledAction::FleetSize(Some(size)));
+            world.plan(seconds(&mut dice, 10, 120), ScheduledAction::FleetSize(None));
         }
         Fault::MixedFleetSizes => {
             let size = dice.one_in(2).then_some(workers as u32 + 1);
-            world.plan(Duration::ZERO, Planned::StartWithSize(size));
+            world.plan(Duration::ZERO, ScheduledAction::StartWithSize(size));
         }
         Fault::Flapping => {
             for turn in 0..4 {
                 let at = Duration::from_millis(5_000 * turn + dice.between(0, 4_000));
-                world.plan(at, Planned::Start);
-                world.plan(at + Duration::from_millis(dice.between(500, 3_000)), Planned::KillNewest);
+                world.plan(at, ScheduledAction::Start);
+                world.plan(at + Duration::from_millis(dice.between(500, 3_000)), ScheduledAction::KillNewest);
             }
         }
         Fault::JoinAndCrash => {
-            world.plan(Duration::ZERO, Planned::Start);
-            world.plan(Duration::from_millis(dice.between(0, 9_000)), Planned::Kill(victim));
+            world.plan(Duration::ZERO, ScheduledAction::Start);
+            world.plan(Duration::from_millis(dice.between(0, 9_000)), ScheduledAction::Kill(victim));
         }
-        Fault::UnknownChamber => {
-            if chambers < world.listed() + 5 {
-                world.add_unlisted_chamber();
+        Fault::UnknownPartition => {
+            if partitions < world.listed() + 5 {
+                world.add_unlisted_partition();
             }
         }
-        Fault::ChamberRemoved => world.unlist(chamber),
+        Fault::PartitionRemoved => world.unlist(partition),
         Fault::Replay => {
-            if let Some(number) = world.published_for(chamber).checked_sub(1) {
-                world.plan(seconds(&mut dice, 0, 60), Planned::Replay(chamber, number));
+            if let Some(number) = world.published_for(partition).checked_sub(1) {
+                world.plan(seconds(&mut dice, 0, 60), ScheduledAction::Replay(partition, number));
             }
         }
         Fault::FleetRestart => {
@@ -378,7 +378,7 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
             }
             for _ in 0..workers {
                 let delay = Duration::from_millis(dice.between(0, 3_000));
-                world.plan(pause + delay, Planned::Start);
+                world.plan(pause + delay, ScheduledAction::Start);
             }
         }
         Fault::FolderReopened => {
@@ -387,14 +387,14 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
             for process in living {
                 if is_clean { world.terminate(process) } else { world.kill(process) }
             }
-            world.plan(pause, Planned::ReopenFolder);
+            world.plan(pause, ScheduledAction::ReopenFolder);
             for _ in 0..workers {
-                world.plan(pause, Planned::Start);
+                world.plan(pause, ScheduledAction::Start);
             }
         }
         Fault::LateDuplicate => {
-            if let Some(number) = world.published_for(chamber).checked_sub(1) {
-                world.plan(seconds(&mut dice, 242, 400), Planned::PublishAgain(chamber, number));
+            if let Some(number) = world.published_for(partition).checked_sub(1) {
+                world.plan(seconds(&mut dice, 242, 400), ScheduledAction::PublishAgain(partition, number));
             }
         }
     }

@@ -1,40 +1,40 @@
 //! What a worker does with a message: read the chart state, compute, write the results. A model of the pipeline, with the
 //! order and the rules of the real one.
 
-use phalanx_cluster_core::{Ticket, Work};
+use phalanx_cluster_core::{ProcessRequest, RequestId};
 
 use crate::HashMap;
 use crate::log::decode;
 use crate::store::{History, Results, Store, mix};
 
-/// What a process remembers of a chamber: the chart state after the last message it committed there.
+/// What a process remembers of a partition: the chart state after the last message it committed there.
 #[derive(Clone, Debug)]
-pub(crate) struct Memory {
+pub(crate) struct CachedState {
     number: u64,
     history: History,
 }
 
 /// A message that is being processed.
 #[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) ticket: Ticket,
-    pub(crate) work: Box<Work>,
+pub(crate) struct ProcessingRun {
+    pub(crate) request_id: RequestId,
+    pub(crate) work: Box<ProcessRequest>,
     pub(crate) results: Option<Results>,
 }
 
-impl Run {
-    pub(crate) fn new(ticket: Ticket, work: Box<Work>) -> Self {
-        Self { ticket, work, results: None }
+impl ProcessingRun {
+    pub(crate) fn new(request_id: RequestId, work: Box<ProcessRequest>) -> Self {
+        Self { request_id, work, results: None }
     }
 }
 
 /// The handler of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Handler {
-    pub(crate) runs: HashMap<u32, Run>,
-    memory: HashMap<u32, Memory>,
+    pub(crate) runs: HashMap<u32, ProcessingRun>,
+    memory: HashMap<u32, CachedState>,
     /// What is remembered if the message is committed.
-    pending: HashMap<u32, Memory>,
+    pending: HashMap<u32, CachedState>,
 }
 
 /// How the chart state is found.
@@ -54,36 +54,36 @@ impl Handler {
     }
 
     /// The message is committed: what was computed from it may be remembered.
-    pub(crate) fn committed(&mut self, chamber: u32) {
-        if let Some(memory) = self.pending.remove(&chamber) {
-            self.memory.insert(chamber, memory);
+    pub(crate) fn committed(&mut self, partition: u32) {
+        if let Some(memory) = self.pending.remove(&partition) {
+            self.memory.insert(partition, memory);
         }
     }
 
-    /// What is remembered of a chamber does not count any more.
-    pub(crate) fn forget(&mut self, chamber: u32) {
-        self.memory.remove(&chamber);
+    /// What is remembered of a partition does not count any more.
+    pub(crate) fn forget(&mut self, partition: u32) {
+        self.memory.remove(&partition);
     }
 
     /// Computes the results of a message. None if the chart state that should be there is not.
     pub(crate) fn compute(
         &mut self,
-        chamber: u32,
-        work: &Work,
+        partition: u32,
+        work: &ProcessRequest,
         strategy: u64,
         lookup: Lookup,
         store: &Store,
     ) -> Option<Results> {
         let (number, _) = decode(&work.message.payload);
-        let base = match (self.memory.get(&chamber), work.committed, lookup) {
+        let base = match (self.memory.get(&partition), work.committed, lookup) {
             (Some(memory), ..) => Some(memory.clone()),
             (None, _, Lookup::Newest) => store
-                .newest(chamber)
-                .map(|(_, state)| Memory { number: state.number, history: state.history.clone() }),
+                .newest(partition)
+                .map(|(_, state)| CachedState { number: state.number, history: state.history.clone() }),
             (None, None, Lookup::Exact) => None,
             (None, Some(position), Lookup::Exact) => {
-                let state = store.state_at(chamber, position)?;
-                Some(Memory { number: state.number, history: state.history.clone() })
+                let state = store.state_at(partition, position)?;
+                Some(CachedState { number: state.number, history: state.history.clone() })
             }
         };
         let before = base.as_ref().map(|base| base.number);
@@ -91,19 +91,23 @@ impl Handler {
         let counts = !known.knows(number);
         let history = if counts { known.with(number) } else { known };
         let rows = if counts { rows(history.chain, strategy) } else { Vec::new() };
-        self.pending.insert(chamber, Memory { number, history: history.clone() });
-        Some(results(chamber, work, before, rows, counts, history))
+        self.pending.insert(partition, CachedState { number, history: history.clone() });
+        Some(results(partition, work, before, rows, counts, history))
     }
 
     /// What is written for a dead message: nothing but the unchanged chart state at its position.
-    pub(crate) fn bury(chamber: u32, work: &Work, store: &Store) -> Option<Results> {
+    pub(crate) fn dead_letter_results(
+        partition: u32,
+        work: &ProcessRequest,
+        store: &Store,
+    ) -> Option<Results> {
         let state = match work.committed {
-            Some(position) => Some(store.state_at(chamber, position)?),
+            Some(position) => Some(store.state_at(partition, position)?),
             None => None,
         };
         let before = state.map(|state| state.number);
         let history = state.map(|state| state.history.clone()).unwrap_or_default();
-        Some(results(chamber, work, before, Vec::new(), false, history))
+        Some(results(partition, work, before, Vec::new(), false, history))
     }
 }
 
@@ -114,22 +118,22 @@ fn rows(chain: u64, strategy: u64) -> Vec<(u8, u64)> {
 }
 
 fn results(
-    chamber: u32,
-    work: &Work,
+    partition: u32,
+    work: &ProcessRequest,
     before: Option<u64>,
     rows: Vec<(u8, u64)>,
     counts: bool,
     history: History,
 ) -> Results {
     Results {
-        chamber,
+        partition,
         position: work.position,
         predecessor: work.committed,
         before,
         number: decode(&work.message.payload).0,
-        stream: work.stream,
-        take: work.take,
-        stamp: work.stamp,
+        stream: work.log_id,
+        take: work.fencing_token,
+        stamp: work.write_timestamp,
         rows,
         counts,
         history,

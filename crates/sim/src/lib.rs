@@ -15,28 +15,28 @@
 //! assert_eq!((maps[0].second, maps[0].version, maps[0].workers), (30, 1, 2));
 //! ```
 
+mod batch;
 mod broker;
 pub mod chaos;
 mod failure;
 mod faults;
 mod handler;
-mod ledger;
 mod log;
-mod many;
+mod oracle;
 mod process;
 mod queue;
 mod rng;
 mod store;
 mod world;
 
+pub use batch::{Totals, run_many};
 pub use broker::Broker;
-pub use failure::Failure;
-pub use faults::{Fault, Injection, Shake};
-pub use ledger::{Counts, Violation};
-pub use log::Kind;
-pub use many::{Totals, run_many};
-pub use phalanx_cluster_core::Guard;
-pub use world::{Planned, ProcessId, Publication, Setup, World};
+pub use failure::FailureReport;
+pub use faults::{Fault, Injection, RequestFault};
+pub use log::MessageKind;
+pub use oracle::{Counts, Violation};
+pub use phalanx_cluster_core::ProtocolRule;
+pub use world::{ProcessId, Publication, ScheduledAction, Setup, World};
 
 /// Quick, and in the same order in every run.
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use phalanx_cluster_core::types::Time;
-use phalanx_cluster_core::{Last, LogInfo, Message, Position};
+use phalanx_cluster_core::{LastMessage, LogInfo, Message, Position};
 
 use crate::HashMap;
 
@@ -14,42 +14,42 @@ const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
 /// What the publisher has put into a message: how it will behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum MessageKind {
     /// It is processed.
     Good,
     /// Whoever processes it dies.
-    Killer,
+    CrashesWorker,
     /// It can never be processed.
-    Broken,
+    Poison,
     /// It fails this often.
     Flaky(u8),
     /// Its processing never ends by itself.
-    Endless,
+    NeverEnds,
 }
 
-/// The publisher's number of a message in its chamber, and its kind.
-pub(crate) fn encode(number: u64, kind: Kind) -> Arc<[u8]> {
+/// The publisher's number of a message in its partition, and its kind.
+pub(crate) fn encode(number: u64, kind: MessageKind) -> Arc<[u8]> {
     let kind = match kind {
-        Kind::Good => 0,
-        Kind::Killer => 1,
-        Kind::Broken => 2,
-        Kind::Endless => 3,
-        Kind::Flaky(times) => 10 + times,
+        MessageKind::Good => 0,
+        MessageKind::CrashesWorker => 1,
+        MessageKind::Poison => 2,
+        MessageKind::NeverEnds => 3,
+        MessageKind::Flaky(times) => 10 + times,
     };
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.push(kind);
     bytes.into()
 }
 
-pub(crate) fn decode(payload: &[u8]) -> (u64, Kind) {
+pub(crate) fn decode(payload: &[u8]) -> (u64, MessageKind) {
     let mut number = [0; 8];
     number.copy_from_slice(&payload[..8]);
     let kind = match payload[8] {
-        0 => Kind::Good,
-        1 => Kind::Killer,
-        2 => Kind::Broken,
-        3 => Kind::Endless,
-        times => Kind::Flaky(times - 10),
+        0 => MessageKind::Good,
+        1 => MessageKind::CrashesWorker,
+        2 => MessageKind::Poison,
+        3 => MessageKind::NeverEnds,
+        times => MessageKind::Flaky(times - 10),
     };
     (u64::from_le_bytes(number), kind)
 }
@@ -60,12 +60,12 @@ pub(crate) struct Log {
     stream: u64,
     first: u64,
     last: u64,
-    /// When each retained message was stored, and of which chamber it is.
+    /// When each retained message was stored, and of which partition it is.
     order: VecDeque<(u64, Time, u32)>,
     subjects: Vec<VecDeque<Message>>,
     ids: HashMap<(u32, u64), Time>,
     pub(crate) retention: Duration,
-    letters: BTreeSet<(u32, Position)>,
+    dead_letters: BTreeSet<(u32, Position)>,
 }
 
 impl Log {
@@ -78,12 +78,12 @@ impl Log {
             subjects: Vec::new(),
             ids: HashMap::default(),
             retention,
-            letters: BTreeSet::new(),
+            dead_letters: BTreeSet::new(),
         }
     }
 
     pub(crate) fn info(&self) -> LogInfo {
-        LogInfo { stream: self.stream, first: self.first, last: self.last }
+        LogInfo { log_id: self.stream, first: self.first, last: self.last }
     }
 
     /// Appends a message unless one with its id was appended lately. Gives its sequence.
@@ -91,7 +91,7 @@ impl Log {
         &mut self,
         now: Time,
         micros: u64,
-        chamber: u32,
+        partition: u32,
         id: (u32, u64),
         context: Arc<str>,
         payload: Arc<[u8]>,
@@ -101,26 +101,26 @@ impl Log {
         }
         self.ids.insert(id, now);
         self.last += 1;
-        if self.subjects.len() <= chamber as usize {
-            self.subjects.resize(chamber as usize + 1, VecDeque::new());
+        if self.subjects.len() <= partition as usize {
+            self.subjects.resize(partition as usize + 1, VecDeque::new());
         }
-        let message = Message { sequence: self.last, context, stored_at: micros, payload };
-        self.subjects[chamber as usize].push_back(message);
-        self.order.push_back((self.last, now, chamber));
+        let message = Message { sequence: self.last, message_id: context, stored_at: micros, payload };
+        self.subjects[partition as usize].push_back(message);
+        self.order.push_back((self.last, now, partition));
         Some(self.last)
     }
 
-    /// Forgets what is too old. Gives the sequences that are gone, with their chambers.
+    /// Forgets what is too old. Gives the sequences that are gone, with their partitions.
     pub(crate) fn expire(&mut self, now: Time) -> Vec<(u32, u64)> {
         let mut gone = Vec::new();
-        while let Some(&(sequence, at, chamber)) = self.order.front() {
+        while let Some(&(sequence, at, partition)) = self.order.front() {
             if now.saturating_sub(at) < self.retention {
                 break;
             }
             self.order.pop_front();
-            self.subjects[chamber as usize].pop_front();
+            self.subjects[partition as usize].pop_front();
             self.first = sequence + 1;
-            gone.push((chamber, sequence));
+            gone.push((partition, sequence));
         }
         gone
     }
@@ -129,10 +129,10 @@ impl Log {
     pub(crate) fn lose_tail(&mut self, count: usize) -> Vec<(u32, u64)> {
         let mut gone = Vec::new();
         for _ in 0..count {
-            let Some((sequence, _, chamber)) = self.order.pop_back() else { break };
-            self.subjects[chamber as usize].pop_back();
+            let Some((sequence, _, partition)) = self.order.pop_back() else { break };
+            self.subjects[partition as usize].pop_back();
             self.last = sequence - 1;
-            gone.push((chamber, sequence));
+            gone.push((partition, sequence));
         }
         self.ids.clear();
         gone
@@ -140,36 +140,36 @@ impl Log {
 
     /// Deleted and made anew. Gives what is gone.
     pub(crate) fn recreate(&mut self, stream: u64) -> Vec<(u32, u64)> {
-        let gone = self.order.iter().map(|&(sequence, _, chamber)| (chamber, sequence)).collect();
-        let letters = std::mem::take(&mut self.letters);
-        *self = Self { letters, ..Self::new(stream, self.retention) };
+        let gone = self.order.iter().map(|&(sequence, _, partition)| (partition, sequence)).collect();
+        let letters = std::mem::take(&mut self.dead_letters);
+        *self = Self { dead_letters: letters, ..Self::new(stream, self.retention) };
         gone
     }
 
-    /// The last retained message of a chamber.
-    pub(crate) fn last_of(&self, chamber: u32) -> Option<Last> {
-        let message = self.subjects.get(chamber as usize)?.back()?;
-        Some(Last { sequence: message.sequence, context: message.context.clone() })
+    /// The last retained message of a partition.
+    pub(crate) fn last_of(&self, partition: u32) -> Option<LastMessage> {
+        let message = self.subjects.get(partition as usize)?.back()?;
+        Some(LastMessage { sequence: message.sequence, message_id: message.message_id.clone() })
     }
 
-    /// Up to two messages of a chamber from a sequence on, as a replica has them that knows nothing after `until`.
-    pub(crate) fn read(&self, chamber: u32, from: u64, until: u64) -> Vec<Message> {
-        let Some(subject) = self.subjects.get(chamber as usize) else { return Vec::new() };
+    /// Up to two messages of a partition from a sequence on, as a replica has them that knows nothing after `until`.
+    pub(crate) fn read(&self, partition: u32, from: u64, until: u64) -> Vec<Message> {
+        let Some(subject) = self.subjects.get(partition as usize) else { return Vec::new() };
         let start = subject.partition_point(|message| message.sequence < from);
         let page = subject.range(start..).take(2);
         page.filter(|message| message.stored_at <= until).cloned().collect()
     }
 
-    /// Chambers that have messages, with the last sequence of each.
-    pub(crate) fn chambers(&self) -> impl Iterator<Item = (u32, u64)> {
-        let last = |(chamber, subject): (usize, &VecDeque<Message>)| {
-            subject.back().map(|message| (chamber as u32, message.sequence))
+    /// Partitions that have messages, with the last sequence of each.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (u32, u64)> {
+        let last = |(partition, subject): (usize, &VecDeque<Message>)| {
+            subject.back().map(|message| (partition as u32, message.sequence))
         };
         self.subjects.iter().enumerate().filter_map(last)
     }
 
     /// Publishes a dead letter where none is yet. Says whether it was stored now.
-    pub(crate) fn bury(&mut self, chamber: u32, position: Position) -> bool {
-        self.letters.insert((chamber, position))
+    pub(crate) fn append_dead_letter(&mut self, partition: u32, position: Position) -> bool {
+        self.dead_letters.insert((partition, position))
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use phalanx_cluster_core::types::{Holder, Key, Time};
-use phalanx_cluster_core::{Event, Purpose, Worker};
+use phalanx_cluster_core::types::{Key, Time, WorkerIncarnation};
+use phalanx_cluster_core::{Event, Purpose, WorkerCore};
 
 use crate::handler::Handler;
-use crate::world::Happening;
+use crate::world::SimEvent;
 
 /// What is watched together: changes within it are shown in their order, changes of two are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,14 +58,14 @@ impl Clock {
         Time::from_micros(when.max(0) as u64)
     }
 
-    fn stood_still(&mut self, for_so_long: Duration) {
+    fn suspend(&mut self, for_so_long: Duration) {
         self.offset -= for_so_long.as_micros() as i64;
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub(crate) worker: Worker,
+    pub(crate) worker: WorkerCore,
     pub(crate) handler: Handler,
     pub(crate) alive: bool,
     /// It stands still.
@@ -76,9 +76,9 @@ pub(crate) struct Process {
     pub(crate) lost_time: bool,
     clock: Clock,
     /// It is killed after carrying out so many more effects.
-    pub(crate) dies_after: Option<u32>,
+    pub(crate) kill_after_effects: Option<u32>,
     /// What reached it while it stood still.
-    pub(crate) mailbox: Vec<Happening>,
+    pub(crate) pending_events: Vec<SimEvent>,
     pub(crate) wake: Option<Time>,
     /// What its worker last asked to be woken at, by its own clock.
     pub(crate) deadline: Option<Time>,
@@ -87,11 +87,11 @@ pub(crate) struct Process {
     /// Until then nothing reaches it.
     pub(crate) cut_in: Time,
     /// Until then it does not reach whoever grants leases.
-    pub(crate) cut_from_grantor: Time,
+    pub(crate) cut_from_agent: Time,
     /// How much longer its answers take.
     pub(crate) slowness: Duration,
     /// Its heartbeats get lost, and nothing else.
-    pub(crate) mute: bool,
+    pub(crate) drops_heartbeats: bool,
     /// How much later it is shown what it watches.
     pub(crate) watch_delay: Duration,
     /// The next change of the map is not shown to it.
@@ -103,17 +103,17 @@ pub(crate) struct Process {
     /// The id it held when last looked at.
     pub(crate) held: Option<u32>,
     /// Incarnation of the id that it last held.
-    pub(crate) holder: Option<Holder>,
+    pub(crate) holder: Option<WorkerIncarnation>,
     /// What it watches and has not been shown yet, in order, and when it may be.
-    pub(crate) held_back: Vec<(Time, Bucket, Event)>,
+    pub(crate) delayed_events: Vec<(Time, Bucket, Event)>,
     /// Its next request for this purpose is repeated after so long.
     pub(crate) repeats: Option<(Purpose, Duration)>,
-    /// The chambers whose bells it hears.
-    pub(crate) bells: BTreeSet<u32>,
+    /// The partitions whose bells it hears.
+    pub(crate) subscriptions: BTreeSet<u32>,
 }
 
 impl Process {
-    pub(crate) fn new(worker: Worker, clock: Clock) -> Self {
+    pub(crate) fn new(worker: WorkerCore, clock: Clock) -> Self {
         Self {
             worker,
             handler: Handler::default(),
@@ -122,24 +122,24 @@ impl Process {
             frozen: None,
             lost_time: false,
             clock,
-            dies_after: None,
-            mailbox: Vec::new(),
+            kill_after_effects: None,
+            pending_events: Vec::new(),
             wake: None,
             deadline: None,
             cut_out: Time::ZERO,
             cut_in: Time::ZERO,
-            cut_from_grantor: Time::ZERO,
+            cut_from_agent: Time::ZERO,
             slowness: Duration::ZERO,
-            mute: false,
+            drops_heartbeats: false,
             watch_delay: Duration::ZERO,
             drops_map: false,
             disturbed_until: Time::ZERO,
             disturbed: false,
             held: None,
             holder: None,
-            held_back: Vec::new(),
+            delayed_events: Vec::new(),
             repeats: None,
-            bells: BTreeSet::new(),
+            subscriptions: BTreeSet::new(),
         }
     }
 
@@ -163,26 +163,26 @@ impl Process {
     pub(crate) fn wake_up(&mut self, now: Time) {
         self.stopped = false;
         if let Some(since) = self.frozen.take() {
-            self.clock.stood_still(now - since);
+            self.clock.suspend(now - since);
             self.lost_time = true;
         }
     }
 
     /// Until when it hears nothing of what it watches.
-    pub(crate) fn deaf_until(&self, bucket: Bucket) -> Time {
+    pub(crate) fn watch_blocked_until(&self, bucket: Bucket) -> Time {
         match bucket {
-            Bucket::Election => self.cut_in.max(self.cut_from_grantor),
+            Bucket::Election => self.cut_in.max(self.cut_from_agent),
             _ => self.cut_in,
         }
     }
 
     fn holds_back(&self, bucket: Bucket) -> bool {
-        self.held_back.iter().any(|(_, of, _)| *of == bucket)
+        self.delayed_events.iter().any(|(_, of, _)| *of == bucket)
     }
 
     /// Whether it is shown what it watches like everybody else.
-    pub(crate) fn hears_at_once(&self, now: Time, bucket: Bucket) -> bool {
-        self.deaf_until(bucket) <= now
+    pub(crate) fn watch_is_immediate(&self, now: Time, bucket: Bucket) -> bool {
+        self.watch_blocked_until(bucket) <= now
             && self.watch_delay.is_zero()
             && !self.drops_map
             && !self.holds_back(bucket)

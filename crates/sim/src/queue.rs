@@ -7,14 +7,14 @@ use phalanx_cluster_core::types::Time;
 
 /// A queue of things to come.
 #[derive(Debug)]
-pub(crate) struct Queue<T> {
+pub(crate) struct EventQueue<T> {
     order: BinaryHeap<Reverse<(Time, u64, usize)>>,
     things: Vec<Option<T>>,
     free: Vec<usize>,
     planned: u64,
 }
 
-impl<T> Queue<T> {
+impl<T> EventQueue<T> {
     pub(crate) fn new() -> Self {
         Self { order: BinaryHeap::new(), things: Vec::new(), free: Vec::new(), planned: 0 }
     }

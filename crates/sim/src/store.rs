@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use phalanx_cluster_core::{Origin, Position};
+use phalanx_cluster_core::{Position, RecoveryPoint};
 
 use crate::HashMap;
 
-/// How many chart states of a chamber are kept.
-const STATES_KEPT: usize = 16;
+/// How many chart states of a partition are kept.
+const MAX_STATES: usize = 16;
 
-/// What makes the history of a chamber: a chain over every message that counts, and which numbers it has seen.
+/// What makes the history of a partition: a chain over every message that counts, and which numbers it has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
     pub(crate) chain: u64,
@@ -40,7 +40,7 @@ pub(crate) fn mix(chain: u64, word: u64) -> u64 {
 
 /// A chart state at a position.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct StoredState {
     time: u64,
     pub(crate) predecessor: Option<Position>,
     /// The publisher's number of the message at the predecessor.
@@ -53,7 +53,7 @@ pub(crate) struct State {
 /// What one processing writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Results {
-    pub(crate) chamber: u32,
+    pub(crate) partition: u32,
     pub(crate) position: Position,
     pub(crate) predecessor: Option<Position>,
     pub(crate) before: Option<u64>,
@@ -63,7 +63,7 @@ pub(crate) struct Results {
     pub(crate) stamp: u64,
     /// Which indicators are written, and what they say; none for a dead or repeated message.
     pub(crate) rows: Vec<(u8, u64)>,
-    /// Whether it is a message that counts: then it also writes the alarms of its chamber.
+    /// Whether it is a message that counts: then it also writes the alarms of its partition.
     pub(crate) counts: bool,
     pub(crate) history: History,
 }
@@ -78,7 +78,7 @@ struct Row {
 
 /// Which rules the store and its readers follow.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct StoreRules {
     /// A lower time never replaces a higher one.
     pub(crate) higher_wins: bool,
     /// Readers ignore rows of other takes than the one that counts.
@@ -87,17 +87,17 @@ pub(crate) struct Rules {
 
 #[derive(Debug)]
 pub(crate) struct Store {
-    rules: Rules,
+    rules: StoreRules,
     rows: HashMap<(u32, u64), BTreeMap<u8, Row>>,
     /// The take whose rows count.
     contexts: HashMap<(u32, Position), (u64, u64)>,
-    states: HashMap<u32, BTreeMap<Position, State>>,
-    /// The last word on the alarm of a chamber: its time, and the message and take that said it.
+    states: HashMap<u32, BTreeMap<Position, StoredState>>,
+    /// The last word on the alarm of a partition: its time, and the message and take that said it.
     alarms: HashMap<u32, (u64, u64, u64)>,
 }
 
 impl Store {
-    pub(crate) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: StoreRules) -> Self {
         Self {
             rules,
             rows: HashMap::default(),
@@ -110,23 +110,23 @@ impl Store {
     /// Writes results; what is newer stays.
     pub(crate) fn write(&mut self, results: &Results) {
         let time = results.stamp + results.take;
-        let Results { chamber, position, number, take, .. } = *results;
+        let Results { partition, position, number, take, .. } = *results;
         let wins = |known: Option<u64>| !self.rules.higher_wins || known.is_none_or(|known| known <= time);
-        let rows = self.rows.entry((chamber, number)).or_default();
+        let rows = self.rows.entry((partition, number)).or_default();
         for &(indicator, content) in &results.rows {
             if wins(rows.get(&indicator).map(|row| row.time)) {
                 rows.insert(indicator, Row { time, position, take, content });
             }
         }
-        if wins(self.contexts.get(&(chamber, position)).map(|known| known.0)) {
-            self.contexts.insert((chamber, position), (time, take));
+        if wins(self.contexts.get(&(partition, position)).map(|known| known.0)) {
+            self.contexts.insert((partition, position), (time, take));
         }
-        if results.counts && wins(self.alarms.get(&chamber).map(|known| known.0)) {
-            self.alarms.insert(chamber, (time, number, take));
+        if results.counts && wins(self.alarms.get(&partition).map(|known| known.0)) {
+            self.alarms.insert(partition, (time, number, take));
         }
-        let states = self.states.entry(chamber).or_default();
+        let states = self.states.entry(partition).or_default();
         if wins(states.get(&position).map(|known| known.time)) {
-            let state = State {
+            let state = StoredState {
                 time,
                 predecessor: results.predecessor,
                 before: results.before,
@@ -136,48 +136,48 @@ impl Store {
             };
             states.insert(position, state);
         }
-        while states.len() > STATES_KEPT {
+        while states.len() > MAX_STATES {
             states.pop_first();
         }
     }
 
     /// The chart state at exactly that position.
-    pub(crate) fn state_at(&self, chamber: u32, position: Position) -> Option<&State> {
-        self.states.get(&chamber)?.get(&position)
+    pub(crate) fn state_at(&self, partition: u32, position: Position) -> Option<&StoredState> {
+        self.states.get(&partition)?.get(&position)
     }
 
     /// The newest chart state, whoever wrote it.
-    pub(crate) fn newest(&self, chamber: u32) -> Option<(Position, &State)> {
-        self.states.get(&chamber)?.last_key_value().map(|(position, state)| (*position, state))
+    pub(crate) fn newest(&self, partition: u32) -> Option<(Position, &StoredState)> {
+        self.states.get(&partition)?.last_key_value().map(|(position, state)| (*position, state))
     }
 
-    /// How far a chamber came.
-    pub(crate) fn origin(&self, chamber: u32) -> Option<Origin> {
-        let (newest, state) = self.newest(chamber)?;
-        Some(Origin {
+    /// How far a partition came.
+    pub(crate) fn origin(&self, partition: u32) -> Option<RecoveryPoint> {
+        let (newest, state) = self.newest(partition)?;
+        Some(RecoveryPoint {
             newest,
             predecessor: state.predecessor,
-            context: state.before.map_or_else(|| "".into(), context_name),
-            stream: state
+            message_id: state.before.map_or_else(|| "".into(), context_name),
+            log_id: state
                 .predecessor
-                .and_then(|before| self.state_at(chamber, before))
+                .and_then(|before| self.state_at(partition, before))
                 .map_or(0, |s| s.stream),
-            stamp: state.time,
+            write_timestamp: state.time,
         })
     }
 
     /// What a reader sees of a message: a sum over its rows.
-    pub(crate) fn visible(&self, chamber: u32, position: Position, number: u64) -> u64 {
-        let take = self.contexts.get(&(chamber, position)).map(|context| context.1);
-        let rows = self.rows.get(&(chamber, number)).into_iter().flat_map(|rows| rows.iter());
+    pub(crate) fn visible(&self, partition: u32, position: Position, number: u64) -> u64 {
+        let take = self.contexts.get(&(partition, position)).map(|context| context.1);
+        let rows = self.rows.get(&(partition, number)).into_iter().flat_map(|rows| rows.iter());
         let counted = rows
             .filter(|(_, row)| !self.rules.take_counts || row.position == position && Some(row.take) == take);
         counted.fold(0, |sum, (indicator, row)| mix(sum, row.content ^ u64::from(*indicator)))
     }
 
-    /// The message and the take that said the last word on the alarm of a chamber.
-    pub(crate) fn alarm(&self, chamber: u32) -> Option<(u64, u64)> {
-        self.alarms.get(&chamber).map(|&(_, number, take)| (number, take))
+    /// The message and the take that said the last word on the alarm of a partition.
+    pub(crate) fn alarm(&self, partition: u32) -> Option<(u64, u64)> {
+        self.alarms.get(&partition).map(|&(_, number, take)| (number, take))
     }
 }
 

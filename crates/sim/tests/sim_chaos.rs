@@ -6,9 +6,9 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use phalanx_cluster_core::{Config, Tenure};
-use phalanx_sim::chaos::{Outcome, Run};
-use phalanx_sim::{Failure, Totals, run_many};
+use phalanx_cluster_core::{Config, LeaseExpiry};
+use phalanx_sim::chaos::{ChaosOutcome, ChaosRun};
+use phalanx_sim::{FailureReport, Totals, run_many};
 
 const CORPUS: &str = include_str!("../corpus.txt");
 const LENGTH: Duration = Duration::from_secs(300);
@@ -18,15 +18,19 @@ const CLUSTER_HOURS: f64 = 50.0;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Mostly small clusters, in which things happen more often; sometimes one of the usual size.
-fn run(seed: u64) -> Run {
-    if seed.is_multiple_of(8) { Run::new(seed, 30, 300, LENGTH) } else { Run::new(seed, 8, 96, LENGTH) }
+fn run(seed: u64) -> ChaosRun {
+    if seed.is_multiple_of(8) {
+        ChaosRun::new(seed, 30, 300, LENGTH)
+    } else {
+        ChaosRun::new(seed, 8, 96, LENGTH)
+    }
 }
 
 #[track_caller]
-fn assert_clean(run: &Run, outcome: &Outcome) {
+fn assert_clean(run: &ChaosRun, outcome: &ChaosOutcome) {
     if !outcome.violations.is_empty() {
         let deadline = Instant::now() + PATIENCE;
-        panic!("{}", Failure::of(run, outcome, || Instant::now() < deadline));
+        panic!("{}", FailureReport::of(run, outcome, || Instant::now() < deadline));
     }
 }
 
@@ -56,8 +60,8 @@ fn fresh_seeds_break_no_promise_for_fifty_cluster_hours() {
 #[test]
 fn fresh_seeds_break_no_promise_with_leases_that_end_by_themselves() {
     let base = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() * 1_000;
-    let tenure = Tenure::Term(Config::default().lease_term);
-    let runs = (base..base + 100).map(|seed| Run { tenure, ..run(seed) });
+    let tenure = LeaseExpiry::AfterTerm(Config::default().lease_term);
+    let runs = (base..base + 100).map(|seed| ChaosRun { lease_expiry: tenure, ..run(seed) });
     let mut totals = Totals::default();
     run_many(runs, |run, outcome| {
         totals.add(&outcome);
@@ -70,14 +74,14 @@ fn fresh_seeds_break_no_promise_with_leases_that_end_by_themselves() {
 #[test]
 fn seeds_that_once_failed_break_no_promise_any_more() {
     let lines = CORPUS.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let runs: Vec<Run> = lines
+    let runs: Vec<ChaosRun> = lines
         .map(|line| {
             let numbers: Vec<u64> =
                 line.split_whitespace().map(|number| number.parse().expect("a whole number")).collect();
-            let [workers, chambers, seconds, seed] = numbers[..] else {
+            let [workers, partitions, seconds, seed] = numbers[..] else {
                 panic!("four numbers, not {line:?}")
             };
-            Run::new(seed, workers as usize, chambers as usize, Duration::from_secs(seconds))
+            ChaosRun::new(seed, workers as usize, partitions as usize, Duration::from_secs(seconds))
         })
         .collect();
     assert!(!runs.is_empty());
@@ -89,7 +93,7 @@ fn seeds_that_once_failed_break_no_promise_any_more() {
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    let run = |seed| Run::new(seed, 8, 96, LENGTH).run().trace_hash;
+    let run = |seed| ChaosRun::new(seed, 8, 96, LENGTH).run().trace_hash;
     let (one, two, other) = (run(7), run(7), run(8));
     assert_eq!(one, two);
     assert_ne!(one, other);

@@ -31,8 +31,8 @@ pub fn assert_follows<S: State>(expected: &[Row]) {
         let from = S::from_name(from_name).expect("compared above");
         for to in S::MACHINE.states.iter().map(|decl| decl.state) {
             let legal = next.contains(&to.name());
-            let mut fsm = Fsm::starting_in(from, Duration::ZERO);
-            let went = fsm.go(Duration::from_secs(1), to, "walk").is_ok();
+            let mut fsm = Fsm::with_state(from, Duration::ZERO);
+            let went = fsm.transition(Duration::from_secs(1), to, "walk").is_ok();
             assert_eq!(went, legal, "{from} -> {to}");
             assert_eq!(fsm.state(), if legal { to } else { from }, "{from} -> {to}");
             assert_eq!(fsm.history().len(), usize::from(legal), "{from} -> {to}");

@@ -11,10 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use clap::Parser;
-use phalanx_cluster::backend::{Backend, BucketConfig, LogConfig, Settings};
+use phalanx_cluster::backend::{Backend, BucketConfig, LogConfig, StoreConfig};
 use phalanx_cluster::core::Config;
 use phalanx_cluster::{
-    Cluster, Delivery, Failure, Handle, Handler, HookError, Hooks, Problem, Role, Subjects,
+    Delivery, Failure, Handler, HookError, Hooks, Problem, Role, SubjectScheme, Worker, WorkerHandle,
 };
 use phalanx_cluster_nats::Nats;
 use tokio::signal::unix::{SignalKind, signal};
@@ -53,18 +53,18 @@ pub struct Args {
 }
 
 /// The buckets and logs of the ledger: the usual buckets, stream `WORK` with subjects `work.{n}`.
-pub fn settings(history: u8) -> Settings {
-    Settings {
+pub fn settings(history: u8) -> StoreConfig {
+    StoreConfig {
         cursors: BucketConfig { history, ..BucketConfig::new("chamber-cursors") },
         notifications: LogConfig::new("WORK", ["work.*"]),
         dead_letters: LogConfig::new("WORK-DEAD", ["dlq.*.*"]),
-        ..Settings::default()
+        ..StoreConfig::default()
     }
 }
 
 /// The subject of a partition.
-pub fn subjects() -> Subjects {
-    Subjects::new("work", "")
+pub fn subjects() -> SubjectScheme {
+    SubjectScheme::new("work", "")
 }
 
 /// Nanoseconds since 1970.
@@ -112,7 +112,7 @@ impl Handler for Ledger {
         Ok(())
     }
 
-    fn context(&self, payload: &[u8]) -> Option<String> {
+    fn message_id(&self, payload: &[u8]) -> Option<String> {
         String::from_utf8_lossy(payload).split(' ').next().map(str::to_owned)
     }
 }
@@ -148,11 +148,11 @@ pub async fn run(
         fleet_size,
         // As many ids as there should be workers, however many that are.
         max_workers: usual.max_workers.max(fleet_size.unwrap_or_default()),
-        sweep_interval: Duration::from_secs(sweep),
+        poll_interval: Duration::from_secs(sweep),
         ..usual
     };
     let nats = Nats::connect(&config).await?;
-    let worker = Cluster::builder(decorate(Arc::new(nats)))
+    let worker = Worker::builder(decorate(Arc::new(nats)))
         .settings(settings(history))
         .subjects(subjects())
         .config(timing)
@@ -174,7 +174,7 @@ pub async fn run(
 }
 
 /// Writes down when the worker got an id, and when it began and ceased to lead.
-async fn report(worker: Handle, events: Lines) -> Result<()> {
+async fn report(worker: WorkerHandle, events: Lines) -> Result<()> {
     let (mut id, mut leads) = (None, false);
     loop {
         worker

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 use phalanx_cluster::backend::{
-    Appended, Backend, BucketConfig, Doorbell, Embedded, Error, Expect, Kv, Log, LogConfig, LogInfo, Message,
+    AppendCondition, Appended, Backend, BucketConfig, Embedded, Error, Kv, Log, LogConfig, LogInfo, Message,
+    WakeUpSubscription,
 };
 use phalanx_defender::store::{ChartStore as _, Sqlite};
 use phalanx_defender::strategy::{Holder, Strategy};
@@ -41,7 +42,12 @@ struct DoorlessLog(Arc<dyn Log>, Doorless);
 
 #[async_trait]
 impl Log for DoorlessLog {
-    async fn append(&self, subject: &str, payload: Bytes, expect: Expect<'_>) -> Result<Appended, Error> {
+    async fn append(
+        &self,
+        subject: &str,
+        payload: Bytes,
+        expect: AppendCondition<'_>,
+    ) -> Result<Appended, Error> {
         self.0.append(subject, payload, expect).await
     }
 
@@ -69,7 +75,7 @@ impl Log for DoorlessLog {
         self.0.subjects().await
     }
 
-    async fn doorbell(&self, _: &str) -> Result<Doorbell, Error> {
+    async fn subscribe_wake_ups(&self, _: &str) -> Result<WakeUpSubscription, Error> {
         self.1.tried.lock().unwrap().push(Instant::now());
         pending().await
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use phalanx_cluster::DoorbellConfig;
+use phalanx_cluster::SubscriptionConfig;
 use phalanx_cluster::core::Config;
 use phalanx_cluster::core::planner::{self, Strategy};
 use phalanx_defender::worker::Options;
@@ -35,8 +35,8 @@ impl Plan {
         if let Err(error) = cluster.validate() {
             reader.wrong.push(error.to_string());
         }
-        let doorbells = DoorbellConfig::default();
-        let doorbells = DoorbellConfig {
+        let doorbells = SubscriptionConfig::default();
+        let doorbells = SubscriptionConfig {
             timeout: reader.seconds(
                 "SUBSCRIPTION_UPDATE_TIMEOUT_SECONDS",
                 given.subscription_update_timeout_seconds.as_ref(),
@@ -162,10 +162,10 @@ fn cluster(reader: &mut Reader, given: &Variables, embedded: bool) -> Config {
             given.scale_window_seconds.as_ref(),
             scale_window,
         ),
-        replacement_grace: reader.seconds(
+        replacement_grace_period: reader.seconds(
             "REPLACEMENT_GRACE_SECONDS",
             given.replacement_grace_seconds.as_ref(),
-            usual.replacement_grace,
+            usual.replacement_grace_period,
         ),
         max_workers,
         fleet_size,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use phalanx_cluster::backend::Settings;
+use phalanx_cluster::backend::StoreConfig;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ impl Drop for Apart {
 }
 
 /// The names of its buckets and streams.
-fn variables(settings: &Settings) -> [(&'static str, &str); 8] {
+fn variables(settings: &StoreConfig) -> [(&'static str, &str); 8] {
     [
         ("NATS_KV_STABLE_IDS", &settings.stable_ids.name),
         ("NATS_KV_HEARTBEATS", &settings.heartbeats.name),

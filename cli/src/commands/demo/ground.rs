@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use jiff::Timestamp;
-use phalanx_cluster::backend::{Backend, Embedded, Entry, Settings};
-use phalanx_cluster::codec::{Bucket, Codec, Stored, key_at};
+use phalanx_cluster::backend::{Backend, Embedded, Entry, StoreConfig};
+use phalanx_cluster::codec::{Bucket, Codec, Decoded, parse_key};
 use phalanx_cluster::core::types::Value;
 use phalanx_cluster_nats::Nats;
 use phalanx_defender::store::cassandra::{Config, Replication};
@@ -58,7 +58,7 @@ const HEARD_US: u64 = 6_000_000;
 pub(super) struct Ground {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) store: Arc<dyn ChartStore>,
-    pub(super) settings: Settings,
+    pub(super) settings: StoreConfig,
     pub(super) servers: Option<OnServers>,
     folder: TempDir,
 }
@@ -79,7 +79,7 @@ impl Ground {
             _ => Ok(Self {
                 backend: Arc::new(Embedded::in_memory()?),
                 store: Arc::new(Sqlite::open(&folder.path().join("charts.db"))?),
-                settings: Settings::default(),
+                settings: StoreConfig::default(),
                 servers: None,
                 folder,
             }),
@@ -127,7 +127,7 @@ impl Ground {
 }
 
 impl OnServers {
-    async fn remove(&self, settings: &Settings) -> Result<()> {
+    async fn remove(&self, settings: &StoreConfig) -> Result<()> {
         // Each for itself: what one server keeps is no reason to leave things at the other.
         let removed = self.nats.remove(settings).await;
         Cassandra::remove(&self.cassandra).await?;
@@ -135,8 +135,8 @@ impl OnServers {
     }
 }
 
-fn settings() -> Settings {
-    let mut settings = Settings::default();
+fn settings() -> StoreConfig {
+    let mut settings = StoreConfig::default();
     for bucket in [
         &mut settings.stable_ids,
         &mut settings.heartbeats,
@@ -153,13 +153,13 @@ fn settings() -> Settings {
 }
 
 /// Two demos would take each other's chambers.
-async fn nobody_is_there(nats: &Nats, settings: &Settings) -> Result<()> {
+async fn nobody_is_there(nats: &Nats, settings: &StoreConfig) -> Result<()> {
     let now = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
     let codec = Codec::default();
     let is_there = |beat: &Entry| {
-        let key = key_at(Bucket::Heartbeats, &beat.key);
+        let key = parse_key(Bucket::Heartbeats, &beat.key);
         let said = key.and_then(|key| codec.decode(&key, &beat.value).ok());
-        let left = matches!(said, Some(Stored::Value(Value::Heartbeat(beat))) if beat.left);
+        let left = matches!(said, Some(Decoded::Value(Value::Heartbeat(beat))) if beat.left);
         !left && now.saturating_sub(beat.stored_at) < HEARD_US
     };
     if nats.bucket(&settings.heartbeats).await?.entries().await?.values().any(is_there) {
@@ -171,7 +171,7 @@ async fn nobody_is_there(nats: &Nats, settings: &Settings) -> Result<()> {
 }
 
 /// The keyspace of an earlier demo that was killed, if there was one. Each has its own: several may share a Cassandra.
-async fn left_keyspace(nats: &Nats, settings: &Settings) -> Result<Option<String>> {
+async fn left_keyspace(nats: &Nats, settings: &StoreConfig) -> Result<Option<String>> {
     let note = nats.bucket(&settings.assignments).await?.get(KEYSPACE).await?;
     Ok(note.map(|note| String::from_utf8_lossy(&note.value).into_owned()))
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use phalanx_cluster::backend::{Kv, WatchEvent};
-use phalanx_cluster::codec::{Bucket, Codec, Stored, key_at};
+use phalanx_cluster::codec::{Bucket, Codec, Decoded, parse_key};
 use phalanx_cluster::core::types::{AssignmentMap, Heartbeat, Key, Value, WorkerId};
 use phalanx_defender::record::{Alarm, Chamber};
 use phalanx_defender::store::ChartStore;
@@ -96,13 +96,13 @@ async fn follow(bucket: Arc<dyn Kv>, which: Bucket, seen: Arc<Mutex<Seen>>) {
             while let Some(event) = watch.next().await {
                 match event {
                     WatchEvent::Put(entry) => {
-                        let Some(key) = key_at(which, &entry.key) else { continue };
-                        if let Ok(Stored::Value(value)) = codec.decode(&key, &entry.value) {
+                        let Some(key) = parse_key(which, &entry.key) else { continue };
+                        if let Ok(Decoded::Value(value)) = codec.decode(&key, &entry.value) {
                             lock(&seen).note(key, value, Instant::now());
                         }
                     }
                     WatchEvent::Delete { key, .. } => {
-                        if let Some(Key::StandbyHeartbeat(uid)) = key_at(which, &key) {
+                        if let Some(Key::StandbyHeartbeat(uid)) = parse_key(which, &key) {
                             lock(&seen).standbys.remove(&uid);
                         }
                     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
-use phalanx_cluster::core::planner::{Item, Mode, Options, Strategy, plan};
+use phalanx_cluster::core::planner::{Mode, Options, PlannerInput, Strategy, plan};
 
 use partitions::Partition;
 use report::Report;
@@ -103,12 +103,12 @@ impl Plan {
         let options =
             Options { strategy: self.strategy.into(), threshold: self.threshold, ..Options::default() };
         let before_workers: Vec<u32> = (0..self.from).collect();
-        let items = |owners: &[u32]| -> Vec<Item<'_>> {
+        let items = |owners: &[u32]| -> Vec<PlannerInput<'_>> {
             let previous = owners.iter().copied().map(Some).chain(std::iter::repeat(None));
             partitions
                 .iter()
                 .zip(previous)
-                .map(|(partition, previous)| Item {
+                .map(|(partition, previous)| PlannerInput {
                     name: &partition.name,
                     weight: partition.weight,
                     previous,

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use phalanx_cluster::core::Config;
-use phalanx_sim::{Fault, Guard, Shake};
+use phalanx_sim::{Fault, ProtocolRule, RequestFault};
 
 /// `A..B`, without B.
 pub(super) fn seeds(text: &str) -> Result<Range<u64>, String> {
@@ -21,7 +21,7 @@ pub(super) fn seeds(text: &str) -> Result<Range<u64>, String> {
 #[derive(Clone, Debug)]
 pub(super) struct Faults {
     pub(super) faults: Vec<Fault>,
-    pub(super) shakes: Vec<Shake>,
+    pub(super) shakes: Vec<RequestFault>,
 }
 
 impl FromStr for Faults {
@@ -31,12 +31,12 @@ impl FromStr for Faults {
         let mut chosen = Self { faults: Vec::new(), shakes: Vec::new() };
         match text {
             "none" => {}
-            "all" => (chosen.faults, chosen.shakes) = (Fault::ALL.to_vec(), Shake::ALL.to_vec()),
+            "all" => (chosen.faults, chosen.shakes) = (Fault::ALL.to_vec(), RequestFault::ALL.to_vec()),
             list => {
                 for name in list.split(',').map(str::trim) {
                     if let Some(fault) = Fault::ALL.iter().find(|fault| fault.name() == name) {
                         chosen.faults.push(*fault);
-                    } else if let Some(shake) = Shake::ALL.iter().find(|shake| shake.name() == name) {
+                    } else if let Some(shake) = RequestFault::ALL.iter().find(|shake| shake.name() == name) {
                         chosen.shakes.push(*shake);
                     } else {
                         return Err(format!("there is no fault {name:?}; there are: all, none, {}", names()));
@@ -52,19 +52,19 @@ fn names() -> String {
     let mut names: Vec<&str> = Fault::ALL
         .iter()
         .map(|fault| fault.name())
-        .chain(Shake::ALL.iter().map(|shake| shake.name()))
+        .chain(RequestFault::ALL.iter().map(|shake| shake.name()))
         .collect();
     names.sort_unstable();
     names.join(", ")
 }
 
 /// A rule, by the name it has in the code.
-pub(super) fn guard(name: &str) -> Result<Guard, String> {
-    let Some(guard) = Guard::ALL.into_iter().find(|guard| format!("{guard:?}") == name) else {
-        let names: Vec<String> = Guard::ALL.iter().map(|guard| format!("{guard:?}")).collect();
+pub(super) fn guard(name: &str) -> Result<ProtocolRule, String> {
+    let Some(guard) = ProtocolRule::ALL.into_iter().find(|guard| format!("{guard:?}") == name) else {
+        let names: Vec<String> = ProtocolRule::ALL.iter().map(|guard| format!("{guard:?}")).collect();
         return Err(format!("there is no rule {name:?}; there are: {}", names.join(", ")));
     };
-    if !Config::default().take_out(guard) {
+    if !Config::default().disable_rule(guard) {
         return Err("this build keeps every rule; one with the feature `mutants` can work without".to_owned());
     }
     Ok(guard)

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use phalanx_cluster::core::{Config, Tenure};
-use phalanx_sim::chaos::{Outcome, Run};
-use phalanx_sim::{Failure, Guard, Injection, Totals, run_many};
+use phalanx_cluster::core::{Config, LeaseExpiry};
+use phalanx_sim::chaos::{ChaosOutcome, ChaosRun};
+use phalanx_sim::{FailureReport, Injection, ProtocolRule, Totals, run_many};
 
 use choice::Faults;
 use report::Report;
@@ -71,7 +71,7 @@ pub(crate) struct Sim {
 
     /// Work without one rule of the protocol, to see what breaks (only in a build with the feature `mutants`).
     #[arg(long, value_name = "RULE", hide = true, value_parser = choice::guard)]
-    without: Option<Guard>,
+    without: Option<ProtocolRule>,
 }
 
 impl Sim {
@@ -105,7 +105,7 @@ impl Sim {
         match first {
             Some((run, outcome)) => {
                 let deadline = Instant::now() + PATIENCE;
-                let failure = Failure::of(&run, &outcome, || Instant::now() < deadline);
+                let failure = FailureReport::of(&run, &outcome, || Instant::now() < deadline);
                 eprintln!("{failure}");
                 if failed.len() > 1 {
                     let shown: Vec<String> = failed.iter().take(SHOWN).map(ToString::to_string).collect();
@@ -132,15 +132,19 @@ impl Sim {
         }
     }
 
-    fn of(&self, seed: u64) -> Run {
+    fn of(&self, seed: u64) -> ChaosRun {
         // Whole milliseconds, so that the printed number of hours gives the same run again.
         let length = Duration::from_millis((self.hours * 3_600_000.0).round().max(1.0) as u64);
-        let run = Run::new(seed, self.workers as usize, self.chambers as usize, length);
-        Run {
+        let run = ChaosRun::new(seed, self.workers as usize, self.chambers as usize, length);
+        ChaosRun {
             faults: self.faults.faults.clone(),
-            shakes: self.faults.shakes.clone(),
-            without: self.without,
-            tenure: if self.agent { Tenure::Term(Config::default().lease_term) } else { Tenure::Silence },
+            request_faults: self.faults.shakes.clone(),
+            disabled_rule: self.without,
+            lease_expiry: if self.agent {
+                LeaseExpiry::AfterTerm(Config::default().lease_term)
+            } else {
+                LeaseExpiry::OnSilence
+            },
             ..run
         }
     }
@@ -159,7 +163,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Carries the run out once more and writes it down.
-    fn write(mut self, run: &Run, injections: &[Injection]) -> anyhow::Result<Outcome> {
+    fn write(mut self, run: &ChaosRun, injections: &[Injection]) -> anyhow::Result<ChaosOutcome> {
         let mut written = Ok(());
         let mut write = |line: &str| {
             if written.is_ok() {

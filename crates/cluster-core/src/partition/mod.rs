@@ -5,20 +5,20 @@
 //! by swapping the cursor. Whatever is refused or stays unanswered leads back to reading the cursor, never to running
 //! again to find out.
 
+mod cursor_update;
+mod processing;
 mod reading;
-mod running;
-mod swapping;
-mod taking;
+mod takeover;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Guard;
+use super::ProtocolRule;
 use super::config::Config;
-use super::consumption::Ground;
+use super::consumer::ConsumerContext;
 use super::cursor::Cursor;
-use super::io::{Condition, Effect, Last, LogInfo, Message, Purpose, Ticket, Tickets};
+use super::io::{Condition, Effect, LastMessage, LogInfo, Message, Purpose, RequestId, RequestIds};
 use super::release::{LastCursor, SeenCursor, UnansweredWrite};
 use super::types::{Entry, Revision, Time, Value, Version};
 
@@ -27,265 +27,282 @@ const RETRY: Duration = Duration::from_millis(200);
 /// How long to wait for the store before it is asked again, at first and at most.
 const STORE_RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 /// After a bell that rang before its message was stored, the log is read again after these.
-const EARLY_BELL: [Duration; 3] =
+const EARLY_WAKE_UP_DELAYS: [Duration; 3] =
     [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
 
 /// What a partition may look at and use.
-pub(super) struct Context<'a> {
-    pub(super) ground: &'a Ground<'a>,
+pub(super) struct PartitionContext<'a> {
+    pub(super) ground: &'a ConsumerContext<'a>,
     pub(super) name: &'a Arc<str>,
-    pub(super) tickets: &'a mut Tickets,
+    pub(super) request_ids: &'a mut RequestIds,
     pub(super) asked: &'a mut BTreeMap<u64, Arc<str>>,
     pub(super) out: &'a mut Vec<Effect>,
     /// A map newer than ours exists.
-    pub(super) wants_map: &'a mut bool,
+    pub(super) needs_map: &'a mut bool,
     /// Counts commits.
     pub(super) processed: &'a mut u64,
 }
 
-impl Context<'_> {
-    fn ask(&mut self, purpose: Purpose) -> Ticket {
-        let ticket = self.tickets.next(purpose);
-        self.asked.insert(ticket.serial, self.name.clone());
-        ticket
+impl PartitionContext<'_> {
+    fn request(&mut self, purpose: Purpose) -> RequestId {
+        let request_id = self.request_ids.next(purpose);
+        self.asked.insert(request_id.serial, self.name.clone());
+        request_id
     }
 }
 
 /// What a swap of the cursor is for.
 #[derive(Clone, Debug, PartialEq)]
-enum Goal {
+enum CursorUpdate {
     /// To be the one who may commit.
-    Take,
+    TakeOver,
     /// To run a message with nothing beside it.
-    Alone(Message),
+    Isolate(Message),
     /// To commit a message.
     Commit(Message),
     /// To go past a dead message.
-    Pass(Message),
+    SkipDeadLetter(Message),
     /// To count a failure.
-    Failure(Message),
+    RecordFailure(Message),
     /// To condemn a message.
-    Condemn(Message),
+    RecordDeadLetter(Message),
     /// To have a take of its own for the attempt after the store is back.
-    Wait,
+    RenewToken,
     /// To note that nothing unread is there.
-    Clean,
+    AdvanceWatermark,
 }
 
 /// A swap of the cursor, until it is known what became of it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Swap {
-    ticket: Ticket,
+pub(super) struct PendingUpdate {
+    request_id: RequestId,
     proposed: Cursor,
     condition: Condition,
-    goal: Goal,
+    goal: CursorUpdate,
 }
 
 /// What follows a delay.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Then {
+pub(super) enum DelayedAction {
     /// Look at cursor and log from the beginning.
-    Survey,
+    Inspect,
     /// Read the log.
     Read,
     /// The message may run.
-    Run(Message),
+    Process(Message),
     /// Write down that the message is dead.
-    Bury(Message),
+    RecordDeadLetter(Message),
     /// Publish the dead letter.
-    Publish(Message),
+    PublishDeadLetter(Message),
     /// Send the swap again.
-    Swap(Box<Swap>),
+    UpdateCursor(Box<PendingUpdate>),
     /// Read what became of the swap.
-    Settle(Box<Swap>),
+    VerifyUpdate(Box<PendingUpdate>),
 }
 
 /// What is going on.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Activity {
     /// Nothing, until something is there to read.
-    Resting,
+    Idle,
     /// The cursor is missing: the store is asked how far it came.
-    Tracing(Ticket),
+    RecoveringPosition(RequestId),
     /// The holder may still be at work.
-    HandingOver {
+    AwaitingHandover {
         /// Since when it is waited for.
         since: Time,
     },
     /// The cursor is being swapped, or read to see what became of that.
-    Swapping(Box<Swap>),
+    UpdatingCursor(Box<PendingUpdate>),
     /// The log is being read.
-    Reading { ticket: Ticket, leader: bool },
+    Reading { request_id: RequestId, leader: bool },
     /// A message waits for a slot.
     Ready { message: Message, since: Time },
     /// A message is being processed.
-    Running { ticket: Ticket, message: Message },
+    Processing { request_id: RequestId, message: Message },
     /// A dead message is written down.
-    Burying { ticket: Ticket, message: Message },
+    RecordingDeadLetter { request_id: RequestId, message: Message },
     /// A dead letter is published.
-    Publishing { ticket: Ticket, message: Message },
+    PublishingDeadLetter { request_id: RequestId, message: Message },
     /// Something is tried again later.
-    Delayed { until: Time, then: Then },
+    Delayed { until: Time, then: DelayedAction },
 }
 
 /// The cursor as it was last seen.
 #[derive(Clone, Debug)]
-struct Known {
+struct StoredCursor {
     cursor: Cursor,
     revision: Revision,
     stored_at: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Chamber {
+pub(super) struct Partition {
     /// Whether the newest map gives it to this worker.
-    pub(super) owned: bool,
+    pub(super) assigned: bool,
     /// The survey whose answer counts.
-    pub(super) survey: Option<u64>,
+    pub(super) inspection: Option<u64>,
     /// A survey is wanted.
-    pub(super) wants_survey: bool,
-    known: Option<Known>,
+    pub(super) needs_inspection: bool,
+    stored: Option<StoredCursor>,
     /// The log as it was found after the cursor was read.
     log: Option<LogInfo>,
     /// The cursor is ours: taken in this life, and not found to be somebody else's since.
-    held: bool,
+    owns_cursor: bool,
     /// What the handler remembers of this partition is what is committed.
-    remembers: bool,
+    cache_valid: bool,
     /// The partition was lost and regained while something ran: it is taken anew before anything else starts.
-    must_retake: bool,
+    needs_new_token: bool,
     /// The fence closed while its message ran alone: nothing else starts before the cursor is taken anew.
-    left_solo: bool,
+    fenced_while_isolated: bool,
     /// Up to here nothing unread is left, and it is not in the cursor yet.
-    clean_to: u64,
+    pending_watermark: u64,
     /// The last message of this partition that the log was found to hold.
-    last: Option<Last>,
+    last: Option<LastMessage>,
     /// A bell rang that was not answered yet.
-    rung: bool,
+    wake_up_pending: bool,
     /// How often the log was read in vain since the bell.
-    early: usize,
+    empty_reads: usize,
     /// How often the store was asked in vain.
     store_failures: u32,
     pub(super) activity: Activity,
 }
 
-impl Chamber {
+impl Partition {
     /// A partition that was just gained.
     pub(super) fn new() -> Self {
         Self {
-            owned: true,
-            survey: None,
-            wants_survey: true,
-            known: None,
+            assigned: true,
+            inspection: None,
+            needs_inspection: true,
+            stored: None,
             log: None,
-            held: false,
-            remembers: false,
-            must_retake: false,
-            left_solo: false,
-            clean_to: 0,
+            owns_cursor: false,
+            cache_valid: false,
+            needs_new_token: false,
+            fenced_while_isolated: false,
+            pending_watermark: 0,
             last: None,
-            rung: false,
-            early: EARLY_BELL.len(),
+            wake_up_pending: false,
+            empty_reads: EARLY_WAKE_UP_DELAYS.len(),
             store_failures: 0,
-            activity: Activity::Resting,
+            activity: Activity::Idle,
         }
     }
 
     /// The version in the cursor, if it was seen.
     pub(super) fn cursor_version(&self) -> Option<Version> {
-        self.known.as_ref().map(|known| known.cursor.version)
+        self.stored.as_ref().map(|known| known.cursor.version)
     }
 
     /// Whether nothing that must be finished is going on.
-    pub(super) fn is_quiet(&self) -> bool {
-        let decides = |goal: &Goal| !matches!(goal, Goal::Take | Goal::Alone(_) | Goal::Clean);
+    pub(super) fn is_idle(&self) -> bool {
+        let decides = |goal: &CursorUpdate| {
+            !matches!(
+                goal,
+                CursorUpdate::TakeOver | CursorUpdate::Isolate(_) | CursorUpdate::AdvanceWatermark
+            )
+        };
         match &self.activity {
-            Activity::Running { .. } => false,
-            Activity::Swapping(swap) => !decides(&swap.goal),
-            Activity::Delayed { then: Then::Swap(swap) | Then::Settle(swap), .. } => !decides(&swap.goal),
+            Activity::Processing { .. } => false,
+            Activity::UpdatingCursor(swap) => !decides(&swap.goal),
+            Activity::Delayed {
+                then: DelayedAction::UpdateCursor(swap) | DelayedAction::VerifyUpdate(swap),
+                ..
+            } => !decides(&swap.goal),
             _ => true,
         }
     }
 
     /// Returns the state of the cursor when this worker stops serving the partition.
     pub(super) fn last_cursor(self) -> LastCursor {
-        let is_stale = !self.held && (self.wants_survey || self.survey.is_some());
-        let seen = self.known.map(|known| SeenCursor { cursor: known.cursor, revision: known.revision });
+        let is_stale = !self.owns_cursor && (self.needs_inspection || self.inspection.is_some());
+        let seen = self.stored.map(|known| SeenCursor { cursor: known.cursor, revision: known.revision });
         match self.activity {
-            Activity::Swapping(swap) => {
-                let Swap { ticket, proposed, .. } = *swap;
-                LastCursor::Unanswered(UnansweredWrite { ticket, proposed, before: seen })
+            Activity::UpdatingCursor(swap) => {
+                let PendingUpdate { request_id, proposed, .. } = *swap;
+                LastCursor::Unanswered(UnansweredWrite { request_id, proposed, before: seen })
             }
-            Activity::Delayed { then: Then::Settle(_), .. } => LastCursor::Unknown,
+            Activity::Delayed { then: DelayedAction::VerifyUpdate(_), .. } => LastCursor::Unknown,
             _ if is_stale => LastCursor::Unknown,
             _ => seen.map_or(LastCursor::Unknown, LastCursor::Seen),
         }
     }
 
     /// Whether its message needs a run with nothing beside it, which the cursor does not say yet.
-    pub(super) fn wants_solo(&self, config: &Config) -> bool {
-        config.keeps(Guard::SoloFirst)
-            && self.known.as_ref().is_some_and(|known| known.cursor.wants_solo() && !known.cursor.solo)
+    pub(super) fn needs_isolation(&self, config: &Config) -> bool {
+        config.enforces(ProtocolRule::IsolateFirst)
+            && self
+                .stored
+                .as_ref()
+                .is_some_and(|known| known.cursor.needs_isolation() && !known.cursor.isolated)
     }
 
     /// Whether its message runs, or is about to run, with nothing beside it: until the cursor says otherwise, the death
     /// of this worker would condemn it.
-    pub(super) fn is_solo(&self) -> bool {
-        let begins = |swap: &Swap| matches!(swap.goal, Goal::Alone(_));
-        let says_so = self.known.as_ref().is_some_and(|known| known.cursor.solo);
+    pub(super) fn is_isolated(&self) -> bool {
+        let begins = |swap: &PendingUpdate| matches!(swap.goal, CursorUpdate::Isolate(_));
+        let says_so = self.stored.as_ref().is_some_and(|known| known.cursor.isolated);
         match &self.activity {
-            Activity::Swapping(swap) => begins(swap) || self.held && says_so,
-            Activity::Delayed { then: Then::Swap(swap) | Then::Settle(swap), .. } => {
-                begins(swap) || self.held && says_so
-            }
-            Activity::Running { .. } => says_so,
-            _ => self.left_solo,
+            Activity::UpdatingCursor(swap) => begins(swap) || self.owns_cursor && says_so,
+            Activity::Delayed {
+                then: DelayedAction::UpdateCursor(swap) | DelayedAction::VerifyUpdate(swap),
+                ..
+            } => begins(swap) || self.owns_cursor && says_so,
+            Activity::Processing { .. } => says_so,
+            _ => self.fenced_while_isolated,
         }
     }
 
     /// The fence has closed: whatever ran was dropped, and the cursor must be taken anew afterwards.
     pub(super) fn fence(&mut self, config: &Config) {
-        self.left_solo = self.held && self.known.as_ref().is_some_and(|known| known.cursor.solo);
-        if config.keeps(Guard::RetakeAfterFence) {
-            self.held = false;
-            self.remembers = false;
+        self.fenced_while_isolated =
+            self.owns_cursor && self.stored.as_ref().is_some_and(|known| known.cursor.isolated);
+        if config.enforces(ProtocolRule::NewTokenAfterFence) {
+            self.owns_cursor = false;
+            self.cache_valid = false;
         }
-        self.activity = Activity::Resting;
-        self.survey = None;
-        self.wants_survey = true;
+        self.activity = Activity::Idle;
+        self.inspection = None;
+        self.needs_inspection = true;
     }
 
     /// The partition was lost and came back before it was let go of.
-    pub(super) fn regained(&mut self, config: &Config) {
-        self.owned = true;
-        self.wants_survey = true;
-        self.must_retake = config.keeps(Guard::RetakeAfterRegain);
+    pub(super) fn on_reassigned(&mut self, config: &Config) {
+        self.assigned = true;
+        self.needs_inspection = true;
+        self.needs_new_token = config.enforces(ProtocolRule::NewTokenAfterReassignment);
     }
 
     /// The delay is over.
-    pub(super) fn due(&mut self, ctx: &mut Context<'_>) {
+    pub(super) fn run_delayed(&mut self, ctx: &mut PartitionContext<'_>) {
         let Activity::Delayed { until, then } = &self.activity else { return };
         if *until > ctx.ground.now {
             return;
         }
         match then.clone() {
-            Then::Survey => {
-                self.wants_survey = true;
-                self.activity = Activity::Resting;
+            DelayedAction::Inspect => {
+                self.needs_inspection = true;
+                self.activity = Activity::Idle;
             }
-            Then::Read => self.read(false, ctx),
-            Then::Run(message) => self.activity = Activity::Ready { message, since: ctx.ground.now },
-            Then::Bury(message) => self.bury(message, ctx),
-            Then::Publish(message) => self.publish_dead(message, ctx),
-            Then::Swap(swap) => self.begin_swap(swap.proposed, swap.condition, swap.goal, ctx),
-            Then::Settle(swap) => self.settle(swap, ctx),
+            DelayedAction::Read => self.read(false, ctx),
+            DelayedAction::Process(message) => {
+                self.activity = Activity::Ready { message, since: ctx.ground.now }
+            }
+            DelayedAction::RecordDeadLetter(message) => self.record_dead_letter(message, ctx),
+            DelayedAction::PublishDeadLetter(message) => self.publish_dead_letter(message, ctx),
+            DelayedAction::UpdateCursor(swap) => {
+                self.begin_update(swap.proposed, swap.condition, swap.goal, ctx)
+            }
+            DelayedAction::VerifyUpdate(swap) => self.verify_update(swap, ctx),
         }
     }
 
-    fn delay(&mut self, by: Duration, then: Then, ctx: &Context<'_>) {
+    fn delay(&mut self, by: Duration, then: DelayedAction, ctx: &PartitionContext<'_>) {
         self.activity = Activity::Delayed { until: ctx.ground.now + by, then };
     }
 
-    fn wait_for_store(&mut self, then: Then, ctx: &Context<'_>) {
+    fn wait_for_store(&mut self, then: DelayedAction, ctx: &PartitionContext<'_>) {
         let (first, most) = STORE_RETRY;
         let wait = (first * (1 << self.store_failures.min(10))).min(most);
         self.store_failures += 1;
@@ -293,11 +310,11 @@ impl Chamber {
     }
 }
 
-fn known_of(entry: &Entry) -> Option<Known> {
+fn stored_cursor(entry: &Entry) -> Option<StoredCursor> {
     match &entry.value {
         Value::Cursor(cursor) => {
             let (revision, stored_at) = (entry.revision, entry.stored_at);
-            Some(Known { cursor: (**cursor).clone(), revision, stored_at })
+            Some(StoredCursor { cursor: (**cursor).clone(), revision, stored_at })
         }
         _ => None,
     }

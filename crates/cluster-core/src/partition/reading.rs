@@ -2,55 +2,69 @@
 
 use std::time::Duration;
 
-use super::super::Guard;
-use super::super::io::{Effect, Last, LogInfo, Message, Notice, Page, Purpose, ReadError, Ticket};
-use super::{Activity, Chamber, Context, EARLY_BELL, Goal, Known, RETRY, Then};
+use super::super::ProtocolRule;
+use super::super::io::{
+    Effect, LastMessage, LogInfo, LogPage, Message, Notice, Purpose, ReadError, RequestId,
+};
+use super::{
+    Activity, CursorUpdate, DelayedAction, EARLY_WAKE_UP_DELAYS, Partition, PartitionContext, RETRY,
+    StoredCursor,
+};
 
-impl Chamber {
+impl Partition {
     /// Reads two messages from the cursor's own sequence.
-    pub(super) fn read(&mut self, leader: bool, ctx: &mut Context<'_>) {
-        let Some(known) = &self.known else { return };
+    pub(super) fn read(&mut self, leader: bool, ctx: &mut PartitionContext<'_>) {
+        let Some(known) = &self.stored else { return };
         let sequence = known.cursor.position.sequence;
-        let from =
-            if ctx.ground.config.keeps(Guard::ReadFromCursor) { sequence.max(1) } else { sequence + 1 };
+        let from = if ctx.ground.config.enforces(ProtocolRule::ReadFromCursor) {
+            sequence.max(1)
+        } else {
+            sequence + 1
+        };
         // Before the first commit nothing in the log can vouch for what was there before.
         let leader = leader || sequence == 0;
-        let ticket = ctx.ask(Purpose::ReadLog);
-        ctx.out.push(Effect::ReadLog { ticket, partition: ctx.name.clone(), from, leader });
-        self.rung = false;
-        self.activity = Activity::Reading { ticket, leader };
+        let request_id = ctx.request(Purpose::ReadLog);
+        ctx.out.push(Effect::ReadLog { request_id, partition: ctx.name.clone(), from, from_leader: leader });
+        self.wake_up_pending = false;
+        self.activity = Activity::Reading { request_id, leader };
     }
 
     /// The log was read.
-    pub(crate) fn page(&mut self, ticket: Ticket, result: Result<Page, ReadError>, ctx: &mut Context<'_>) {
-        let Activity::Reading { ticket: asked, leader } = self.activity else { return };
-        if asked != ticket {
+    pub(crate) fn on_log_read(
+        &mut self,
+        request_id: RequestId,
+        result: Result<LogPage, ReadError>,
+        ctx: &mut PartitionContext<'_>,
+    ) {
+        let Activity::Reading { request_id: asked, leader } = self.activity else { return };
+        if asked != request_id {
             return;
         }
         let Ok(page) = result else {
-            self.delay(RETRY, Then::Read, ctx);
+            self.delay(RETRY, DelayedAction::Read, ctx);
             return;
         };
-        let Some(known) = &self.known else { return };
+        let Some(known) = &self.stored else { return };
         let cursor = &known.cursor;
         let sequence = cursor.position.sequence;
         let next = page.messages.iter().find(|message| message.sequence > sequence).cloned();
-        if !ctx.ground.config.keeps(Guard::ReadFromCursor) {
-            self.found(next, None, ctx);
+        if !ctx.ground.config.enforces(ProtocolRule::ReadFromCursor) {
+            self.on_next_message(next, None, ctx);
             return;
         }
         // The same message may stand at the same sequence of another log.
-        if let Some(info) = page.info.filter(|info| leader && info.stream != cursor.stream) {
-            self.replace(info.stream, ctx);
+        if let Some(info) = page.info.filter(|info| leader && info.log_id != cursor.log_id) {
+            self.replace(info.log_id, ctx);
             return;
         }
         let vouched = sequence > 0
             && page.messages.first().is_some_and(|first| {
-                first.sequence == sequence && (cursor.context.is_empty() || first.context == cursor.context)
+                first.sequence == sequence
+                    && (cursor.message_id.is_empty() || first.message_id == cursor.message_id)
             });
         if vouched {
             let info = page.info.filter(|_| leader);
-            self.found(next, info, ctx);
+            self.on_next_message(next, info, ctx);
             return;
         }
         // Only the stream leader may say that something is not there.
@@ -59,10 +73,10 @@ impl Chamber {
             return;
         };
         if sequence > 0 && info.first <= sequence {
-            self.replace(info.stream, ctx);
+            self.replace(info.log_id, ctx);
             return;
         }
-        let read_to = cursor.read_to().max(self.clean_to);
+        let read_to = cursor.consumed_to().max(self.pending_watermark);
         if info.first > read_to + 1 {
             ctx.out.push(Effect::Notice(Notice::Expired {
                 partition: ctx.name.clone(),
@@ -70,62 +84,73 @@ impl Chamber {
                 before: info.first,
             }));
         }
-        self.clean_to = self.clean_to.max(info.first.saturating_sub(1));
-        self.found(next, Some(info), ctx);
+        self.pending_watermark = self.pending_watermark.max(info.first.saturating_sub(1));
+        self.on_next_message(next, Some(info), ctx);
     }
 
     /// What comes after the cursor is known.
-    pub(super) fn found(&mut self, next: Option<Message>, leader: Option<LogInfo>, ctx: &mut Context<'_>) {
-        let Some(known) = &self.known else { return };
+    pub(super) fn on_next_message(
+        &mut self,
+        next: Option<Message>,
+        leader: Option<LogInfo>,
+        ctx: &mut PartitionContext<'_>,
+    ) {
+        let Some(known) = &self.stored else { return };
         if let Some(message) = next {
-            self.early = EARLY_BELL.len();
-            let known = Known { cursor: known.cursor.clone().judging(message.sequence), ..known.clone() };
-            let dead = known.cursor.dead.is_some();
-            self.known = Some(known);
+            self.empty_reads = EARLY_WAKE_UP_DELAYS.len();
+            let known =
+                StoredCursor { cursor: known.cursor.clone().counting_for(message.sequence), ..known.clone() };
+            let dead = known.cursor.dead_letter_reason.is_some();
+            self.stored = Some(known);
             if dead {
-                self.bury(message, ctx);
+                self.record_dead_letter(message, ctx);
             } else {
                 self.activity = Activity::Ready { message, since: ctx.ground.now };
             }
             return;
         }
-        if self.rung {
+        if self.wake_up_pending {
             self.read(false, ctx);
             return;
         }
-        if let Some(&wait) = EARLY_BELL.get(self.early) {
-            self.early += 1;
-            self.delay(wait, Then::Read, ctx);
+        if let Some(&wait) = EARLY_WAKE_UP_DELAYS.get(self.empty_reads) {
+            self.empty_reads += 1;
+            self.delay(wait, DelayedAction::Read, ctx);
             return;
         }
         match leader {
-            Some(info) if is_dusty(known, &info, ctx) => {
-                let clean = known.cursor.clean(info.last);
-                self.swap(clean, Goal::Clean, ctx);
+            Some(info) if watermark_is_stale(known, &info, ctx) => {
+                let clean = known.cursor.with_watermark(info.last);
+                self.update_cursor(clean, CursorUpdate::AdvanceWatermark, ctx);
             }
-            _ => self.activity = Activity::Resting,
+            _ => self.activity = Activity::Idle,
         }
     }
 }
 
 /// Whether there is something to do for a partition, besides waiting for its next message.
-pub(super) fn has_work(known: &Known, info: &LogInfo, last: Option<&Last>, ctx: &Context<'_>) -> bool {
+pub(super) fn has_work(
+    known: &StoredCursor,
+    info: &LogInfo,
+    last: Option<&LastMessage>,
+    ctx: &PartitionContext<'_>,
+) -> bool {
     let cursor = &known.cursor;
     let committed = cursor.position.sequence;
     let unread = last.is_some_and(|last| last.sequence > committed);
     // What is committed must still be there, unless it has expired: otherwise the log has lost its tail.
     let holds_it = last.is_some_and(|last| {
-        let same = cursor.context.is_empty() || last.context == cursor.context;
+        let same = cursor.message_id.is_empty() || last.message_id == cursor.message_id;
         last.sequence > committed || last.sequence == committed && same
     });
-    let other_log = info.stream != cursor.stream || committed >= info.first && !holds_it;
-    unread || other_log || cursor.dead.is_some() || is_dusty(known, info, ctx)
+    let other_log = info.log_id != cursor.log_id || committed >= info.first && !holds_it;
+    unread || other_log || cursor.dead_letter_reason.is_some() || watermark_is_stale(known, info, ctx)
 }
 
 /// Whether it must be noted that nothing unread is there: it was not noted for long, or something may have expired.
-fn is_dusty(known: &Known, info: &LogInfo, ctx: &Context<'_>) -> bool {
+fn watermark_is_stale(known: &StoredCursor, info: &LogInfo, ctx: &PartitionContext<'_>) -> bool {
     let cursor = &known.cursor;
     let age = Duration::from_micros(ctx.ground.broker_time.saturating_sub(known.stored_at));
-    let old = age >= ctx.ground.config.clean_interval && info.last > cursor.read_to();
-    old || info.first > cursor.read_to() + 1
+    let old = age >= ctx.ground.config.watermark_interval && info.last > cursor.consumed_to();
+    old || info.first > cursor.consumed_to() + 1
 }

@@ -7,37 +7,37 @@
 
 use std::cmp::Reverse;
 
-use super::fleet::{Fleet, Held, NOBODY};
+use super::fleet::{Fleet, OwnedSlot, UNOWNED};
 use super::{Options, emergency, repair, ring};
 
 /// What receivers lack is asked for with this much on top: partitions do not come in the exact size.
 const NEED_MARGIN: f64 = 1.005;
 
 /// Each pass makes the fleet strictly better, and few are ever needed; this only bounds the time of hopeless cases.
-const PASSES: u32 = 64;
+const MAX_PASSES: u32 = 64;
 
 /// Places the partitions without an owner, then balances the fleet. Returns the number of rounds.
 pub(super) fn balance(fleet: &mut Fleet, options: &Options) -> u32 {
     if fleet.parts.iter().all(|part| !part.was_owned) {
         // Nobody has anything yet: start where a hash ring would, which is the same for every leader.
         ring::place_unowned(fleet, options.vnodes);
-    } else if fleet.parts.iter().any(|part| part.owner == NOBODY) {
+    } else if fleet.parts.iter().any(|part| part.owner == UNOWNED) {
         spread(fleet, options.repair_rounds);
     }
-    for round in 0..PASSES {
-        let badness = fleet.badness();
+    for round in 0..MAX_PASSES {
+        let badness = fleet.band_distances();
         if badness[0] == 0 {
             return round;
         }
-        let spread = improved(fleet, options.repair_rounds, spread);
-        let better = if spread.badness()[0] == 0 {
+        let spread = try_step(fleet, options.repair_rounds, spread);
+        let better = if spread.band_distances()[0] == 0 {
             Some(spread)
         } else {
-            let repaired = improved(fleet, options.repair_rounds, repair::repair);
+            let repaired = try_step(fleet, options.repair_rounds, repair::repair);
             [spread, repaired]
                 .into_iter()
-                .min_by_key(Fleet::badness)
-                .filter(|better| better.badness() < badness)
+                .min_by_key(Fleet::band_distances)
+                .filter(|better| better.band_distances() < badness)
         };
         let Some(better) = better else { return round };
         for (part, improved) in fleet.parts.iter_mut().zip(&better.parts) {
@@ -45,11 +45,11 @@ pub(super) fn balance(fleet: &mut Fleet, options: &Options) -> u32 {
         }
         fleet.count_loads();
     }
-    PASSES
+    MAX_PASSES
 }
 
 /// What a step makes of the fleet as it is, whatever it was before: so a finished plan is judged as its maker judged it.
-fn improved(fleet: &Fleet, rounds: u32, step: impl Fn(&mut Fleet, u32)) -> Fleet {
+fn try_step(fleet: &Fleet, rounds: u32, step: impl Fn(&mut Fleet, u32)) -> Fleet {
     let mut improved = fleet.clone();
     for part in &mut improved.parts {
         part.home = part.owner;
@@ -60,12 +60,12 @@ fn improved(fleet: &Fleet, rounds: u32, step: impl Fn(&mut Fleet, u32)) -> Fleet
 }
 
 fn spread(fleet: &mut Fleet, rounds: u32) {
-    shed(fleet);
+    release_excess(fleet);
     emergency::place_orphans(fleet, |_| true);
     repair::repair(fleet, rounds);
 }
 
-fn shed(fleet: &mut Fleet) {
+fn release_excess(fleet: &mut Fleet) {
     let ceiling = ceiling(fleet);
     if fleet.loads.iter().all(|&load| load <= ceiling) {
         return;
@@ -79,12 +79,12 @@ fn shed(fleet: &mut Fleet) {
 }
 
 /// Takes from a donor its largest partitions that fit the excess, then the smallest one that covers the rest.
-fn shed_from(fleet: &mut Fleet, heaviest_first: &[Held], worker: usize, ceiling: u64) {
+fn shed_from(fleet: &mut Fleet, heaviest_first: &[OwnedSlot], worker: usize, ceiling: u64) {
     let mut smallest_left = None;
     let mut excess = fleet.loads[worker] - ceiling;
-    for &Held { weight: Reverse(weight), part, .. } in heaviest_first {
+    for &OwnedSlot { weight: Reverse(weight), part, .. } in heaviest_first {
         if weight <= excess && weight > 0 {
-            fleet.take_away(part);
+            fleet.unassign(part);
             excess -= weight;
         } else if weight > excess && weight > 0 {
             // The list falls, and so does the excess: a later one that is still too large fits better.
@@ -97,14 +97,14 @@ fn shed_from(fleet: &mut Fleet, heaviest_first: &[Held], worker: usize, ceiling:
     if let Some(part) = smallest_left.filter(|&part| fleet.parts[part as usize].owner == worker as u32) {
         let rest = fleet.loads[worker] - fleet.parts[part as usize].weight;
         if rest >= fleet.lo {
-            fleet.take_away(part);
+            fleet.unassign(part);
         }
     }
 }
 
 /// The load above which donors shed: what lies above it, with what has no owner, covers what receivers lack.
 fn ceiling(fleet: &Fleet) -> u64 {
-    let free: u64 = fleet.parts.iter().filter(|part| part.owner == NOBODY).map(|part| part.weight).sum();
+    let free: u64 = fleet.parts.iter().filter(|part| part.owner == UNOWNED).map(|part| part.weight).sum();
     let lacking: u64 = fleet.loads.iter().map(|&load| fleet.lo.saturating_sub(load)).sum();
     let need = (lacking as f64 * NEED_MARGIN) as u64;
     let shed_at =

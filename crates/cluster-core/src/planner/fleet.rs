@@ -1,13 +1,13 @@
 //! The state every planning step works on: who holds what, and how far each worker is from the band.
 
-use super::{HEAVIEST, Item};
+use super::{MAX_WEIGHT, PlannerInput};
 
 /// Nobody owns it yet.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const UNOWNED: u32 = u32::MAX;
 
 /// One unique partition.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct PartitionSlot {
     pub(super) weight: u64,
     pub(super) hash: u64,
     /// Index of the worker that owned it in the previous map and is alive.
@@ -21,7 +21,7 @@ pub(super) struct Part {
 /// A partition in a worker's hands. It carries what it is sorted by, so that sorting a million stays in the cache; the
 /// order is heaviest first, ties by hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Held {
+pub(super) struct OwnedSlot {
     pub(super) weight: std::cmp::Reverse<u64>,
     pub(super) hash: u64,
     pub(super) part: u32,
@@ -30,7 +30,7 @@ pub(super) struct Held {
 /// The fleet while it is being planned. Workers and partitions are known by index.
 #[derive(Clone, Debug)]
 pub(super) struct Fleet {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<PartitionSlot>,
     pub(super) workers: Vec<u32>,
     pub(super) loads: Vec<u64>,
     pub(super) counts: Vec<u32>,
@@ -42,23 +42,29 @@ pub(super) struct Fleet {
 
 impl Fleet {
     pub(super) fn new(
-        items: &[Item<'_>],
+        items: &[PlannerInput<'_>],
         hashes: &[u64],
         first: &[u32],
         workers: Vec<u32>,
         threshold: f64,
     ) -> Self {
-        let mut parts: Vec<Part> = Vec::with_capacity(items.len());
+        let mut parts: Vec<PartitionSlot> = Vec::with_capacity(items.len());
         for ((item, &hash), &unique) in items.iter().zip(hashes).zip(first) {
-            let weight = item.weight.min(HEAVIEST);
+            let weight = item.weight.min(MAX_WEIGHT);
             match parts.get_mut(unique as usize) {
                 Some(part) => part.weight = part.weight.max(weight),
                 None => {
                     let home = item
                         .previous
                         .and_then(|id| workers.binary_search(&id).ok())
-                        .map_or(NOBODY, |i| i as u32);
-                    parts.push(Part { weight, hash, home, was_owned: item.previous.is_some(), owner: home });
+                        .map_or(UNOWNED, |i| i as u32);
+                    parts.push(PartitionSlot {
+                        weight,
+                        hash,
+                        home,
+                        was_owned: item.previous.is_some(),
+                        owner: home,
+                    });
                 }
             }
         }
@@ -91,7 +97,7 @@ impl Fleet {
     pub(super) fn count_loads(&mut self) {
         self.loads.fill(0);
         self.counts.fill(0);
-        for part in self.parts.iter().filter(|part| part.owner != NOBODY) {
+        for part in self.parts.iter().filter(|part| part.owner != UNOWNED) {
             self.loads[part.owner as usize] += part.weight;
             self.counts[part.owner as usize] += 1;
         }
@@ -99,7 +105,7 @@ impl Fleet {
 
     pub(super) fn give(&mut self, part: u32, to: u32) {
         let moved = &mut self.parts[part as usize];
-        if moved.owner != NOBODY {
+        if moved.owner != UNOWNED {
             self.loads[moved.owner as usize] -= moved.weight;
             self.counts[moved.owner as usize] -= 1;
         }
@@ -108,44 +114,46 @@ impl Fleet {
         self.counts[to as usize] += 1;
     }
 
-    pub(super) fn take_away(&mut self, part: u32) {
+    pub(super) fn unassign(&mut self, part: u32) {
         let moved = &mut self.parts[part as usize];
         self.loads[moved.owner as usize] -= moved.weight;
         self.counts[moved.owner as usize] -= 1;
-        moved.owner = NOBODY;
+        moved.owner = UNOWNED;
     }
 
     /// How far a load is outside the band.
-    pub(super) fn outside(&self, load: u64) -> u64 {
+    pub(super) fn distance_from_band(&self, load: u64) -> u64 {
         load.saturating_sub(self.hi).max(self.lo.saturating_sub(load))
     }
 
     /// How far each load is outside the band, the worst first: compared in that order, less is better.
-    pub(super) fn badness(&self) -> Vec<u64> {
-        let mut outside: Vec<u64> = self.loads.iter().map(|&load| self.outside(load)).collect();
+    pub(super) fn band_distances(&self) -> Vec<u64> {
+        let mut outside: Vec<u64> = self.loads.iter().map(|&load| self.distance_from_band(load)).collect();
         outside.sort_unstable_by_key(|&distance| std::cmp::Reverse(distance));
         outside
     }
 
     /// Partitions nobody holds, heaviest first.
     pub(super) fn unowned(&self) -> Vec<u32> {
-        let mut pool: Vec<Held> = self.held_where(|owner| owner == NOBODY).map(|(_, held)| held).collect();
+        let mut pool: Vec<OwnedSlot> =
+            self.held_where(|owner| owner == UNOWNED).map(|(_, held)| held).collect();
         pool.sort_unstable();
         pool.into_iter().map(|held| held.part).collect()
     }
 
     /// What each worker holds, in no order.
-    pub(super) fn held(&self) -> Vec<Vec<Held>> {
-        let mut lists: Vec<Vec<Held>> =
+    pub(super) fn held(&self) -> Vec<Vec<OwnedSlot>> {
+        let mut lists: Vec<Vec<OwnedSlot>> =
             self.counts.iter().map(|&count| Vec::with_capacity(count as usize)).collect();
-        self.held_where(|owner| owner != NOBODY).for_each(|(owner, held)| lists[owner as usize].push(held));
+        self.held_where(|owner| owner != UNOWNED).for_each(|(owner, held)| lists[owner as usize].push(held));
         lists
     }
 
-    fn held_where(&self, which: impl Fn(u32) -> bool) -> impl Iterator<Item = (u32, Held)> {
+    fn held_where(&self, which: impl Fn(u32) -> bool) -> impl Iterator<Item = (u32, OwnedSlot)> {
         let parts = self.parts.iter().enumerate().filter(move |(_, part)| which(part.owner));
         parts.map(|(index, part)| {
-            let held = Held { weight: std::cmp::Reverse(part.weight), hash: part.hash, part: index as u32 };
+            let held =
+                OwnedSlot { weight: std::cmp::Reverse(part.weight), hash: part.hash, part: index as u32 };
             (part.owner, held)
         })
     }
@@ -153,14 +161,14 @@ impl Fleet {
     /// The weight that must move whatever the algorithm: what has no living owner, what lies above the band, and what
     /// is missing below it. Partitions that nobody owned before are placed, not moved, and fill what is missing first.
     pub(super) fn lower_bound(&self) -> u64 {
-        let orphaned: u64 = self.sum(|part| part.was_owned && part.home == NOBODY);
+        let orphaned: u64 = self.sum(|part| part.was_owned && part.home == UNOWNED);
         let new: u64 = self.sum(|part| !part.was_owned);
         let above: u64 = self.loads.iter().map(|&load| load.saturating_sub(self.hi)).sum();
         let below: u64 = self.loads.iter().map(|&load| self.lo.saturating_sub(load)).sum();
         (orphaned + above).max(below.saturating_sub(new))
     }
 
-    fn sum(&self, which: impl Fn(&Part) -> bool) -> u64 {
+    fn sum(&self, which: impl Fn(&PartitionSlot) -> bool) -> u64 {
         self.parts.iter().filter(|part| which(part)).map(|part| part.weight).sum()
     }
 }

@@ -29,12 +29,12 @@ pub use statistics::{Statistics, ratio_to_lower_bound};
 use xxhash_rust::xxh64::xxh64;
 
 /// Weights above this are taken as this, so that the sum of a million of them fits.
-pub const HEAVIEST: u64 = 1 << 40;
+pub const MAX_WEIGHT: u64 = 1 << 40;
 
 /// One partition, as the planner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item<'a> {
-    /// Its name, `tool:chamber` for the defender.
+pub struct PlannerInput<'a> {
+    /// Its name, `tool:partition` for the defender.
     pub name: &'a str,
     /// What it costs its owner.
     pub weight: u64,
@@ -94,14 +94,14 @@ pub struct Plan {
 /// Plans the partitions `items` over `workers`.
 ///
 /// A name that stands several times is one partition with its heaviest weight. Without workers nobody owns anything.
-pub fn plan(items: &[Item<'_>], workers: &[u32], options: &Options, mode: Mode) -> Plan {
+pub fn plan(items: &[PlannerInput<'_>], workers: &[u32], options: &Options, mode: Mode) -> Plan {
     plan_with(items, workers, workers, options, mode)
 }
 
 /// As [`plan`], giving orphans in an emergency only to `receivers`: a worker that has not been heard for a moment keeps
 /// what it has, and is given nothing more.
 pub fn plan_with(
-    items: &[Item<'_>],
+    items: &[PlannerInput<'_>],
     workers: &[u32],
     receivers: &[u32],
     options: &Options,
@@ -135,7 +135,7 @@ pub(crate) fn hash(name: &str) -> u64 {
 }
 
 /// For each item the number of its unique name, numbered by first appearance.
-fn first_of_each_name(items: &[Item<'_>], hashes: &[u64]) -> Vec<u32> {
+fn first_of_each_name(items: &[PlannerInput<'_>], hashes: &[u64]) -> Vec<u32> {
     const FREE: u32 = u32::MAX;
     // Open addressing over hashes that are there already: a map would hash them again, which is most of the work.
     let mask = (2 * items.len()).next_power_of_two() - 1;

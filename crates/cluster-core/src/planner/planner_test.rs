@@ -5,7 +5,7 @@ use proptest::strategy::Strategy as _;
 
 use super::*;
 
-/// Log-uniform weights from 30,000 to 3,600,000, as chambers have them.
+/// Log-uniform weights from 30,000 to 3,600,000, as partitions have them.
 pub(crate) fn synthetic(count: usize, seed: u64) -> Vec<(String, u64)> {
     let mut state = seed;
     let mut uniform = move || {
@@ -19,11 +19,11 @@ pub(crate) fn synthetic(count: usize, seed: u64) -> Vec<(String, u64)> {
         .collect()
 }
 
-fn items<'a>(parts: &'a [(String, u64)], owners: &[u32]) -> Vec<Item<'a>> {
+fn items<'a>(parts: &'a [(String, u64)], owners: &[u32]) -> Vec<PlannerInput<'a>> {
     parts
         .iter()
         .enumerate()
-        .map(|(i, (name, weight))| Item { name, weight: *weight, previous: owners.get(i).copied() })
+        .map(|(i, (name, weight))| PlannerInput { name, weight: *weight, previous: owners.get(i).copied() })
         .collect()
 }
 
@@ -158,9 +158,9 @@ fn a_giant_does_not_keep_the_others_from_balance() {
 #[test]
 fn a_name_that_stands_twice_is_one_partition_with_its_heaviest_weight() {
     let items = [
-        Item { name: "a:1", weight: 5, previous: None },
-        Item { name: "b:1", weight: 5, previous: None },
-        Item { name: "a:1", weight: 9, previous: None },
+        PlannerInput { name: "a:1", weight: 5, previous: None },
+        PlannerInput { name: "b:1", weight: 5, previous: None },
+        PlannerInput { name: "a:1", weight: 9, previous: None },
     ];
     let plan = plan(&items, &ids(2), &Options::default(), Mode::Planned);
     assert_eq!(plan.owners[0], plan.owners[2]);
@@ -219,7 +219,7 @@ proptest! {
     fn the_order_of_the_input_changes_nothing((parts, before, workers, t) in problems(), rotation in 0usize..60) {
         let plan_of = |order: &[usize], workers: &[u32]| {
             let items = items(&parts, &before);
-            let shuffled: Vec<Item> = order.iter().map(|&i| items[i]).collect();
+            let shuffled: Vec<PlannerInput> = order.iter().map(|&i| items[i]).collect();
             let owners = plan(&shuffled, workers, &options(t), Mode::Planned).owners;
             let mut by_part = vec![u32::MAX; parts.len()];
             order.iter().zip(owners).for_each(|(&i, owner)| by_part[i] = owner);

@@ -4,7 +4,7 @@
 //! makes the fleet better, and a worker that cannot be helped (one partition heavier than the band) does not keep the
 //! others from being helped.
 
-use super::fleet::{Fleet, Held};
+use super::fleet::{Fleet, OwnedSlot};
 
 /// How many of the hottest or coldest workers a quick look goes through.
 const QUICK_PARTNERS: usize = 8;
@@ -13,11 +13,11 @@ const WINDOW: usize = 32;
 
 /// Goes on until no step helps, or `rounds` times the size of the fleet steps were made.
 pub(super) fn repair(fleet: &mut Fleet, rounds: u32) {
-    if fleet.loads.iter().all(|&load| fleet.outside(load) == 0) {
+    if fleet.loads.iter().all(|&load| fleet.distance_from_band(load) == 0) {
         return;
     }
     let budget = rounds as usize * (fleet.parts.len() + fleet.workers.len());
-    let mut bench = Bench::new(fleet);
+    let mut bench = RepairState::new(fleet);
     for _ in 0..budget {
         let Some(step) = bench.next_step() else { return };
         bench.apply(step);
@@ -36,15 +36,15 @@ struct Step {
 /// How good a step is: what is left outside, the weight it adds to what moves, and a tie-break; less is better.
 type Score = (u64, i128, u64, u32);
 
-struct Bench<'a> {
+struct RepairState<'a> {
     fleet: &'a mut Fleet,
     /// What each worker holds, lightest first.
     held: Vec<Vec<u32>>,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> RepairState<'a> {
     fn new(fleet: &'a mut Fleet) -> Self {
-        let lightest_first = |mut list: Vec<Held>| {
+        let lightest_first = |mut list: Vec<OwnedSlot>| {
             list.sort_unstable();
             list.into_iter().rev().map(|held| held.part).collect()
         };
@@ -90,7 +90,7 @@ impl<'a> Bench<'a> {
     }
 
     fn distance(&self, worker: u32) -> u64 {
-        self.fleet.outside(self.load(worker))
+        self.fleet.distance_from_band(self.load(worker))
     }
 
     /// A single move that brings the worker into the band and leaves the partner in it, looking only at the partners
@@ -161,8 +161,8 @@ impl<'a> Bench<'a> {
     fn score(&self, step: Step) -> Score {
         let weight = |part: Option<u32>| part.map_or(0, |part| self.weight(part));
         let (out, back) = (weight(step.out), weight(step.back));
-        let left = self.fleet.outside(self.load(step.worker) - out + back);
-        let left = left.max(self.fleet.outside(self.load(step.partner) + out - back));
+        let left = self.fleet.distance_from_band(self.load(step.worker) - out + back);
+        let left = left.max(self.fleet.distance_from_band(self.load(step.partner) + out - back));
         let cost = self.cost(step.out, step.partner) + self.cost(step.back, step.worker);
         let tie = step.out.or(step.back).map_or(0, |part| self.fleet.parts[part as usize].hash);
         (left, cost, tie, step.partner)

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh64::xxh64;
 
-use super::fleet::{Fleet, NOBODY};
+use super::fleet::{Fleet, UNOWNED};
 
 /// Gives every partition to its worker on the ring.
 pub(super) fn place_all(fleet: &mut Fleet, vnodes: u32) {
@@ -11,7 +11,7 @@ pub(super) fn place_all(fleet: &mut Fleet, vnodes: u32) {
 
 /// Gives the partitions nobody holds to their workers on the ring.
 pub(super) fn place_unowned(fleet: &mut Fleet, vnodes: u32) {
-    place(fleet, vnodes, |owner| owner == NOBODY);
+    place(fleet, vnodes, |owner| owner == UNOWNED);
 }
 
 fn place(fleet: &mut Fleet, vnodes: u32, which: impl Fn(u32) -> bool) {

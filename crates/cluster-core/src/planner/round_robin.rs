@@ -1,10 +1,10 @@
 //! In the order of the names, one each in turn.
 
-use super::Item;
+use super::PlannerInput;
 use super::fleet::Fleet;
 
 /// Deals every partition out, whatever it weighs and whoever had it.
-pub(super) fn place_all(fleet: &mut Fleet, items: &[Item<'_>]) {
+pub(super) fn place_all(fleet: &mut Fleet, items: &[PlannerInput<'_>]) {
     let mut names: Vec<&str> = items.iter().map(|item| item.name).collect();
     let mut seen = std::collections::HashMap::with_capacity(names.len());
     for name in names.drain(..) {

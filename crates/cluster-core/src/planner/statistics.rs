@@ -1,6 +1,6 @@
 //! What a plan comes to.
 
-use super::fleet::{Fleet, NOBODY};
+use super::fleet::{Fleet, UNOWNED};
 
 /// Figures about a plan. Moved is what had an owner and gets another; what nobody owned before is placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,7 +39,7 @@ impl Statistics {
         let mean = fleet.mean();
         let variance = fleet.loads.iter().map(|&load| (load as f64 - mean).powi(2)).sum::<f64>()
             / fleet.loads.len() as f64;
-        debug_assert!(fleet.parts.iter().all(|part| part.owner != NOBODY), "a partition without an owner");
+        debug_assert!(fleet.parts.iter().all(|part| part.owner != UNOWNED), "a partition without an owner");
         Self {
             partitions: fleet.parts.len(),
             workers: fleet.workers.len(),
@@ -52,7 +52,7 @@ impl Statistics {
             moved_count: moved().count(),
             moved_weight: moved().map(|part| part.weight).sum(),
             lower_bound_weight,
-            balanced: fleet.loads.iter().all(|&load| fleet.outside(load) == 0),
+            balanced: fleet.loads.iter().all(|&load| fleet.distance_from_band(load) == 0),
             rounds,
         }
     }

@@ -9,26 +9,28 @@ use std::sync::Arc;
 use phalanx_fsm::{Fsm, Transition};
 
 use super::WorkerState;
+use super::assignment::OwnAssignment;
 use super::config::Config;
-use super::consumption::{Consumption, Ground};
-use super::controller::{Controller, Surroundings};
+use super::consumer::{Consumer, ConsumerContext};
+use super::controller::{Controller, ControllerContext};
 use super::election::Election;
 use super::fence::Fence;
-use super::health::{HealthyClock, Mark};
-use super::holdings::Holdings;
+use super::health::{HealthyClock, HealthyInstant};
 use super::identity::Identity;
-use super::io::{Effect, Event, Purpose, Ticket, Tickets};
+use super::io::{Effect, Event, Purpose, RequestId, RequestIds};
 use super::roster::Roster;
-use super::shutdown::Leaving;
-use super::types::{AssignmentMap, ClusterState, Holder, Partitions, Pod, Revision, Time, Version};
+use super::shutdown::ShutdownPhase;
+use super::types::{
+    AssignmentMap, ClusterState, PartitionList, Pod, Revision, Time, Version, WorkerIncarnation,
+};
 
 /// The least time between two passes: what is due now is done now.
-const MOMENT: Time = Time::from_millis(1);
+const MIN_PASS_INTERVAL: Time = Time::from_millis(1);
 
-/// What the controller may look at; a macro, because the controller and the tickets are borrowed beside it.
-macro_rules! surroundings {
+/// What the controller may look at; a macro, because the controller and the request_ids are borrowed beside it.
+macro_rules! controller_context {
     ($worker:ident, $now:expr) => {
-        Surroundings {
+        ControllerContext {
             now: $now,
             config: &$worker.config,
             roster: &$worker.roster,
@@ -42,10 +44,10 @@ macro_rules! surroundings {
     };
 }
 
-/// What consumption may look at; a macro, because consumption and the tickets are borrowed beside it.
-macro_rules! ground {
+/// What consumption may look at; a macro, because consumption and the request_ids are borrowed beside it.
+macro_rules! consumer_context {
     ($worker:ident, $now:expr, $me:expr, $map:expr) => {
-        Ground {
+        ConsumerContext {
             now: $now,
             config: &$worker.config,
             me: $me,
@@ -57,13 +59,13 @@ macro_rules! ground {
     };
 }
 
-mod duties;
-mod hearing;
-mod leaving;
+mod inputs;
+mod leave;
+mod timers;
 
 /// What can follow from an event: most say nothing new, and many concern one partition only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
+enum EventScope {
     Nothing,
     Partitions,
     Everything,
@@ -71,49 +73,49 @@ enum Scope {
 
 /// The deciding part of one worker: events in, effects out.
 #[derive(Debug)]
-pub struct Worker {
+pub struct WorkerCore {
     config: Config,
     pod: Pod,
     lifecycle: Fsm<WorkerState>,
-    tickets: Tickets,
+    request_ids: RequestIds,
     clock: HealthyClock,
     fence: Fence,
     identity: Identity,
     roster: Roster,
     election: Election,
     controller: Option<Controller>,
-    holdings: Holdings,
-    consumption: Consumption,
+    holdings: OwnAssignment,
+    consumption: Consumer,
     /// The newest time of the broker that was seen.
     broker_time: u64,
-    leaving: Option<Leaving>,
+    leaving: Option<ShutdownPhase>,
     /// Leaves its id only, because the fleet has become smaller: it stays as a standby or takes a free id.
-    retiring: bool,
+    releasing_surplus_id: bool,
     synced: bool,
-    watching_since: Option<Mark>,
-    partitions: Option<Arc<Partitions>>,
+    watching_since: Option<HealthyInstant>,
+    partitions: Option<Arc<PartitionList>>,
     commanded_size: Option<u32>,
     last_state: Option<(Arc<ClusterState>, Time)>,
     map: Option<(Arc<AssignmentMap>, Revision)>,
-    map_read: Option<Ticket>,
-    behind_since: Option<Time>,
+    map_read: Option<RequestId>,
+    map_outdated_since: Option<Time>,
     next_heartbeat: Time,
     next_renewal: Time,
     /// On the way out of the fence only answers to later requests count.
-    fence_floor: u64,
+    fence_min_request: u64,
     /// A heartbeat is wanted besides the tick.
-    heartbeat_now: bool,
+    heartbeat_due: bool,
     unanswered: BTreeSet<u64>,
     /// The shell has drained what it runs.
     drained: bool,
     drain_until: Time,
     /// When something besides the partitions is due.
-    duties_at: Option<Time>,
+    next_timer: Option<Time>,
     /// When the worker must be called again.
     deadline: Option<Time>,
 }
 
-impl Worker {
+impl WorkerCore {
     /// A process that has just started.
     pub fn new(now: Time, pod: Pod, config: Config) -> Self {
         Self {
@@ -123,11 +125,11 @@ impl Worker {
             roster: Roster::default(),
             election: Election::new(),
             controller: None,
-            holdings: Holdings::default(),
-            consumption: Consumption::default(),
+            holdings: OwnAssignment::default(),
+            consumption: Consumer::default(),
             broker_time: 0,
             leaving: None,
-            retiring: false,
+            releasing_surplus_id: false,
             synced: false,
             watching_since: None,
             partitions: None,
@@ -135,18 +137,18 @@ impl Worker {
             last_state: None,
             map: None,
             map_read: None,
-            behind_since: None,
+            map_outdated_since: None,
             next_heartbeat: now,
             next_renewal: now,
-            fence_floor: 0,
-            heartbeat_now: false,
+            fence_min_request: 0,
+            heartbeat_due: false,
             unanswered: BTreeSet::new(),
             drained: false,
             drain_until: Time::MAX,
-            duties_at: None,
+            next_timer: None,
             deadline: None,
             lifecycle: Fsm::new(now),
-            tickets: Tickets::default(),
+            request_ids: RequestIds::default(),
             config,
             pod,
         }
@@ -163,8 +165,8 @@ impl Worker {
     }
 
     /// The life of the id it holds. One that it has begun to give back is held no more.
-    pub fn holder(&self) -> Option<Holder> {
-        let gives_back = matches!(self.leaving, Some(Leaving::Releasing(_) | Leaving::Done));
+    pub fn incarnation(&self) -> Option<WorkerIncarnation> {
+        let gives_back = matches!(self.leaving, Some(ShutdownPhase::Releasing(_) | ShutdownPhase::Done));
         self.identity.holder().filter(|_| !gives_back)
     }
 
@@ -217,86 +219,86 @@ impl Worker {
     pub fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) {
         self.clock.advance(now);
         // Whatever the event says: a worker that has slept through its fence does nothing before it knows that.
-        self.mind_the_fence(now, out);
+        self.check_fence(now, out);
         let outcome = self.election.tick(now);
-        self.election_came_to(now, outcome, out);
-        let scope = self.note(now, event, out);
-        if self.leaving == Some(Leaving::Done) {
+        self.on_election_outcome(now, outcome, out);
+        let scope = self.apply_event(now, event, out);
+        if self.leaving == Some(ShutdownPhase::Done) {
             self.deadline = None;
             return;
         }
         let undue = |at: Option<Time>| at.is_some_and(|at| now < at);
-        if scope == Scope::Nothing && undue(self.deadline) {
+        if scope == EventScope::Nothing && undue(self.deadline) {
             return;
         }
-        if scope != Scope::Everything && undue(self.duties_at) && self.leaving.is_none() {
-            self.consume_what_is_due(now, out);
-            if !self.heartbeat_now && self.behind_since.is_none() {
+        if scope != EventScope::Everything && undue(self.next_timer) && self.leaving.is_none() {
+            self.run_consumer(now, out);
+            if !self.heartbeat_due && self.map_outdated_since.is_none() {
                 self.set_deadline(now);
                 return;
             }
         }
-        self.pass(now, out);
-        self.duties_at = self.compute_deadline(now);
+        self.run_due(now, out);
+        self.next_timer = self.compute_deadline(now);
         self.set_deadline(now);
     }
 
     /// Notes one event. Says what can follow from it.
-    fn note(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) -> Scope {
+    fn apply_event(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) -> EventScope {
         self.consumption.unreleased().note(&event);
         match event {
-            Event::Tick => return Scope::Partitions,
+            Event::Tick => return EventScope::Partitions,
             Event::Synced => {
                 // A watch that begins anew changes nothing.
                 if !std::mem::replace(&mut self.synced, true) {
-                    self.watching_since.get_or_insert(self.clock.mark());
+                    self.watching_since.get_or_insert(self.clock.now());
                     self.election.begin_watching(&self.clock);
-                    self.enter(now, WorkerState::ClaimingId, "connected");
+                    self.transition(now, WorkerState::ClaimingId, "connected");
                 }
             }
             Event::Watched { key, entry, retained } => return self.watched(now, &key, entry, retained, out),
-            Event::Written { ticket, result } if ticket.purpose == Purpose::Cursor => {
-                self.consume(now, Event::Written { ticket, result }, out);
-                return Scope::Partitions;
+            Event::Written { request_id, result } if request_id.purpose == Purpose::Cursor => {
+                self.consume(now, Event::Written { request_id, result }, out);
+                return EventScope::Partitions;
             }
-            Event::Written { ticket, result } => return self.written(now, ticket, result, out),
-            Event::Fetched { ticket, result } if ticket.purpose == Purpose::ReadCursor => {
-                self.consume(now, Event::Fetched { ticket, result }, out);
-                return Scope::Partitions;
+            Event::Written { request_id, result } => return self.written(now, request_id, result, out),
+            Event::Fetched { request_id, result } if request_id.purpose == Purpose::ReadCursor => {
+                self.consume(now, Event::Fetched { request_id, result }, out);
+                return EventScope::Partitions;
             }
-            Event::Fetched { ticket, result } => self.fetched(now, ticket, result, out),
+            Event::Fetched { request_id, result } => self.fetched(now, request_id, result, out),
             Event::Partitions(partitions) => self.partitions = Some(partitions),
-            Event::LetGo(version) => {
-                if !self.config.log {
-                    self.heartbeat_now |= self.holdings.let_go(version);
+            Event::Released(version) => {
+                if !self.config.consumes_log {
+                    self.heartbeat_due |= self.holdings.mark_released(version);
                 }
             }
             Event::Drained => self.drained = true,
-            Event::Shutdown => self.begin_leaving(now, out),
-            Event::Cursors { ticket, result } if ticket.purpose == Purpose::StrangerCursors => {
+            Event::Shutdown => self.begin_shutdown(now, out),
+            Event::Cursors { request_id, result } if request_id.purpose == Purpose::UnlistedCursors => {
                 self.with_controller(now, out, |controller, _, _, out| {
-                    controller.stranger_cursors(ticket, result, out);
+                    controller.on_unlisted_cursors(request_id, result, out);
                 });
             }
-            Event::Subjects { ticket, result } => {
-                self.with_controller(now, out, |controller, around, tickets, out| {
-                    controller.subjects(ticket, result, around, tickets, out);
+            Event::Subjects { request_id, result } => {
+                self.with_controller(now, out, |controller, context, request_ids, out| {
+                    controller.subjects(request_id, result, context, request_ids, out);
                 });
             }
             event => {
                 self.consume(now, event, out);
-                return Scope::Partitions;
+                return EventScope::Partitions;
             }
         }
-        Scope::Everything
+        EventScope::Everything
     }
 
     /// What concerns the partitions we own. Behind a closed fence nothing does.
     fn consume(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) {
         if let (Some(me), Some((map, _)), true) = (self.identity.holder(), &self.map, self.fence.is_open(now))
         {
-            let ground = ground!(self, now, me, map);
-            self.consumption.note(event, &ground, &mut self.tickets, out);
+            let ground = consumer_context!(self, now, me, map);
+            self.consumption.handle_event(event, &ground, &mut self.request_ids, out);
         }
     }
 
@@ -304,18 +306,18 @@ impl Worker {
         &mut self,
         now: Time,
         out: &mut Vec<Effect>,
-        act: impl FnOnce(&mut Controller, &Surroundings<'_>, &mut Tickets, &mut Vec<Effect>),
+        act: impl FnOnce(&mut Controller, &ControllerContext<'_>, &mut RequestIds, &mut Vec<Effect>),
     ) {
         if let Some(mut controller) = self.controller.take() {
-            act(&mut controller, &surroundings!(self, now), &mut self.tickets, out);
+            act(&mut controller, &controller_context!(self, now), &mut self.request_ids, out);
             self.controller = Some(controller);
         }
     }
 
     /// Goes to a state, unless the worker is leaving: that is the last one.
-    fn enter(&mut self, now: Time, to: WorkerState, cause: &'static str) {
+    fn transition(&mut self, now: Time, to: WorkerState, cause: &'static str) {
         if self.state() != to && self.state() != WorkerState::Shutdown {
-            let legal = self.lifecycle.go(now, to, cause);
+            let legal = self.lifecycle.transition(now, to, cause);
             debug_assert!(legal.is_ok(), "{legal:?} ({cause})");
         }
     }

@@ -48,16 +48,16 @@ mod one_server {
             Arc::new(self.nats.clone())
         }
 
-        fn beside(&self) -> Option<Arc<dyn Backend>> {
+        fn second_connection(&self) -> Option<Arc<dyn Backend>> {
             None
         }
 
-        async fn cut(&self) -> bool {
+        async fn disconnect(&self) -> bool {
             self.server.lock().unwrap().kill();
             true
         }
 
-        async fn mend(&self) {
+        async fn reconnect(&self) {
             self.server.lock().unwrap().restart().unwrap();
         }
 
@@ -86,16 +86,16 @@ mod a_cut_wire {
             Arc::new(self.nats.clone())
         }
 
-        fn beside(&self) -> Option<Arc<dyn Backend>> {
+        fn second_connection(&self) -> Option<Arc<dyn Backend>> {
             Some(Arc::new(self.beside.clone()))
         }
 
-        async fn cut(&self) -> bool {
+        async fn disconnect(&self) -> bool {
             self.wire.cut();
             true
         }
 
-        async fn mend(&self) {
+        async fn reconnect(&self) {
             self.wire.mend();
         }
 
@@ -149,15 +149,15 @@ mod three_servers {
             Arc::new(self.nats.clone())
         }
 
-        fn beside(&self) -> Option<Arc<dyn Backend>> {
+        fn second_connection(&self) -> Option<Arc<dyn Backend>> {
             None
         }
 
-        async fn cut(&self) -> bool {
+        async fn disconnect(&self) -> bool {
             false
         }
 
-        async fn mend(&self) {}
+        async fn reconnect(&self) {}
 
         async fn remove_log(&self, name: &str) {
             remove_stream(&self.urls, name).await;

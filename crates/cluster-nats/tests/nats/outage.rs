@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::{Wire, connect};
 use async_nats::jetstream;
 use phalanx_cluster::backend::{
-    Backend, BucketConfig, Error, Expect, Kv, LogConfig, Retry, Watch, WatchEvent,
+    AppendCondition, Backend, BucketConfig, Error, Kv, LogConfig, Retry, Watch, WatchEvent,
 };
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_testkit::nats::{Cluster, Server};
@@ -131,15 +131,18 @@ async fn a_log_goes_on_over_kill_9_of_its_server() {
     let mut server = Server::start().unwrap();
     let nats = connect(&server.url()).await;
     let log = nats.log(&LogConfig::new("runs", ["run.*"])).await.unwrap();
-    let mut bell = log.doorbell("run.a").await.unwrap();
-    log.append("run.a", "1".into(), Expect::NewId("1")).await.unwrap();
-    assert!(bell.rung().await);
+    let mut bell = log.subscribe_wake_ups("run.a").await.unwrap();
+    log.append("run.a", "1".into(), AppendCondition::NewId("1")).await.unwrap();
+    assert!(bell.recv().await);
     let before = log.info().await.unwrap();
     server.kill();
     server.restart().unwrap();
     // The same id again: whatever became of an earlier try, it is there once.
-    until_async("an append", async || log.append("run.a", "2".into(), Expect::NewId("2")).await.ok()).await;
-    let ring = tokio::time::timeout(Duration::from_secs(10), bell.rung()).await;
+    until_async("an append", async || {
+        log.append("run.a", "2".into(), AppendCondition::NewId("2")).await.ok()
+    })
+    .await;
+    let ring = tokio::time::timeout(Duration::from_secs(10), bell.recv()).await;
     assert_eq!(ring, Ok(true));
     let messages = log.read("run.a", 1, 10).await.unwrap();
     assert_eq!(messages.iter().map(|message| message.sequence).collect::<Vec<_>>(), [1, 2]);

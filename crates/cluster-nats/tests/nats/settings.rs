@@ -8,7 +8,7 @@ use async_nats::jetstream::stream::{
 };
 use async_nats::jetstream::{self, kv};
 use futures_util::TryStreamExt as _;
-use phalanx_cluster::backend::{Backend, BucketConfig, Error, LogConfig, Settings, Stores};
+use phalanx_cluster::backend::{Backend, BucketConfig, Error, LogConfig, StoreConfig, Stores};
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_testkit::nats::Server;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -26,7 +26,7 @@ async fn info(js: &jetstream::Context, stream: &str) -> Info {
 async fn everything_a_fleet_has_made_can_be_removed_and_made_again() {
     let server = Server::start().unwrap();
     let nats = connect(&server.url()).await;
-    let settings = Settings::default();
+    let settings = StoreConfig::default();
     Stores::open(&nats, &settings).await.unwrap();
     nats.remove(&settings).await.unwrap();
     let left: Vec<String> = jetstream(&server).await.stream_names().try_collect().await.unwrap();
@@ -39,7 +39,7 @@ async fn everything_a_fleet_has_made_can_be_removed_and_made_again() {
 async fn everything_a_fleet_needs_is_made_with_the_settings_of_the_design() {
     let server = Server::start().unwrap();
     let nats = connect(&server.url()).await;
-    Stores::open(&nats, &Settings::default()).await.unwrap();
+    Stores::open(&nats, &StoreConfig::default()).await.unwrap();
     let js = jetstream(&server).await;
 
     let day = Duration::from_secs(24 * 60 * 60);
@@ -74,7 +74,7 @@ async fn everything_a_fleet_needs_is_made_with_the_settings_of_the_design() {
     }
 
     // What is there as it should be is opened again.
-    Stores::open(&connect(&server.url()).await, &Settings::default()).await.unwrap();
+    Stores::open(&connect(&server.url()).await, &StoreConfig::default()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,7 +82,7 @@ async fn names_and_the_history_of_cursors_can_be_chosen() {
     let server = Server::start().unwrap();
     let nats = connect(&server.url()).await;
     let cursors = BucketConfig { history: 64, ..BucketConfig::new("other-cursors") };
-    Stores::open(&nats, &Settings { cursors, ..Settings::default() }).await.unwrap();
+    Stores::open(&nats, &StoreConfig { cursors, ..StoreConfig::default() }).await.unwrap();
     let js = jetstream(&server).await;
     assert_eq!(info(&js, "KV_other-cursors").await.config.max_messages_per_subject, 64);
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{Entry, Error, Kv, Watch, WatchEvent};
 use crate::codec::{FORMAT, LeaseRecord};
-use crate::core::Tenure;
+use crate::core::LeaseExpiry;
 use crate::core::types::Revision;
 
 /// A leadership, as the backend has it.
@@ -70,7 +70,7 @@ pub type LeaseWatch = BoxStream<'static, Result<LeaseEvent, Error>>;
 pub trait Election: Send + Sync {
     /// What ends a lease whose holder does not: somebody who takes it from exactly the lease that it saw, or the
     /// grantor.
-    fn tenure(&self) -> Tenure;
+    fn tenure(&self) -> LeaseExpiry;
 
     /// The lease that holds, from the one place that knows; none if nobody leads.
     async fn current(&self) -> Result<Option<Lease>, Error>;
@@ -111,8 +111,8 @@ impl KvElection {
 
 #[async_trait]
 impl Election for KvElection {
-    fn tenure(&self) -> Tenure {
-        Tenure::Silence
+    fn tenure(&self) -> LeaseExpiry {
+        LeaseExpiry::OnSilence
     }
 
     async fn current(&self) -> Result<Option<Lease>, Error> {

@@ -12,7 +12,7 @@ use crate::core::Condition;
 use crate::core::types::Revision;
 
 /// A backend that tells its values is not silent for this long.
-const QUIET: Duration = Duration::from_secs(5);
+const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a bucket is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub trait Kv: Send + Sync {
         let mut watch = self.watch().await?;
         let mut entries = BTreeMap::new();
         loop {
-            let next = tokio::time::timeout(QUIET, watch.next()).await;
+            let next = tokio::time::timeout(WATCH_IDLE_TIMEOUT, watch.next()).await;
             let quiet = |_| Error::failed("read of all values", "nothing came for a while");
             match next.map_err(quiet)? {
                 Some(WatchEvent::Put(entry)) => drop(entries.insert(entry.key.clone(), entry)),

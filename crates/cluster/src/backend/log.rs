@@ -43,9 +43,9 @@ impl LogConfig {
 
 /// Under which condition a message is appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect<'a> {
+pub enum AppendCondition<'a> {
     /// Under none.
-    Nothing,
+    None,
     /// No message with this id within the duplicate window, on any subject of the log.
     NewId(&'a str),
     /// No message of its subject is in the log.
@@ -103,7 +103,12 @@ pub struct LogInfo {
 #[async_trait]
 pub trait Log: Send + Sync {
     /// Appends a message.
-    async fn append(&self, subject: &str, payload: Bytes, expect: Expect<'_>) -> Result<Appended, Error>;
+    async fn append(
+        &self,
+        subject: &str,
+        payload: Bytes,
+        expect: AppendCondition<'_>,
+    ) -> Result<Appended, Error>;
 
     /// Up to `limit` messages of a subject from that sequence on, it included. The answer may come from a replica that is
     /// behind: then it ends too early, but has no gap.
@@ -126,17 +131,17 @@ pub trait Log: Send + Sync {
     async fn subjects(&self) -> Result<BTreeMap<String, u64>, Error>;
 
     /// A bell that rings when something is appended to the subject. It may ring early or twice, and a ring may get lost.
-    async fn doorbell(&self, subject: &str) -> Result<Doorbell, Error>;
+    async fn subscribe_wake_ups(&self, subject: &str) -> Result<WakeUpSubscription, Error>;
 }
 
 /// Says that there may be something to read; dropping it ends it.
-pub struct Doorbell {
+pub struct WakeUpSubscription {
     rings: mpsc::Receiver<()>,
     /// What keeps the bell ringing.
     _keep: Box<dyn Send + Sync>,
 }
 
-impl Doorbell {
+impl WakeUpSubscription {
     /// A bell that rings when the sender is used; `keep` is dropped with it. Rings that nobody has heard yet are one ring.
     pub fn new(keep: impl Send + Sync + 'static) -> (mpsc::Sender<()>, Self) {
         let (sender, rings) = mpsc::channel(1);
@@ -144,12 +149,12 @@ impl Doorbell {
     }
 
     /// Waits for a ring; false when the backend has been closed. May be dropped and asked again at any time.
-    pub async fn rung(&mut self) -> bool {
+    pub async fn recv(&mut self) -> bool {
         self.rings.recv().await.is_some()
     }
 }
 
-impl fmt::Debug for Doorbell {
+impl fmt::Debug for WakeUpSubscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Doorbell")
     }

@@ -9,7 +9,6 @@
 //!
 //! Every [`Error`] says whether the operation may have happened, and so whether trying again is safe.
 
-pub mod check;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod election;
@@ -20,6 +19,7 @@ pub mod faults;
 mod kv;
 mod log;
 mod stores;
+pub mod validate;
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ pub use election::{Election, KvElection, Lease, LeaseEvent, LeaseWatch};
 pub use embedded::Embedded;
 pub use error::{Error, Retry};
 pub use kv::{BucketConfig, Entry, Kv, Watch, WatchEvent};
-pub use log::{Appended, Doorbell, Expect, Log, LogConfig, LogInfo, Message};
-pub use stores::{Settings, Stores};
+pub use log::{AppendCondition, Appended, Log, LogConfig, LogInfo, Message, WakeUpSubscription};
+pub use stores::{StoreConfig, Stores};
 
 /// Opens buckets and logs, and makes those that are absent.
 #[async_trait]

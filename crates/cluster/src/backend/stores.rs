@@ -11,7 +11,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Names and sizes of a fleet's buckets and logs. The defaults are the usual ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct StoreConfig {
     /// Who holds which id.
     pub stable_ids: BucketConfig,
     /// Signs of life.
@@ -30,7 +30,7 @@ pub struct Settings {
     pub alarms: LogConfig,
 }
 
-impl Default for Settings {
+impl Default for StoreConfig {
     fn default() -> Self {
         let bucket = BucketConfig::new;
         Self {
@@ -86,7 +86,10 @@ impl Stores {
     /// assert_eq!(stores.notifications.info().await?.last, 0);
     /// # Ok(()) }
     /// ```
-    pub fn open<'a>(backend: &'a dyn Backend, settings: &'a Settings) -> BoxFuture<'a, Result<Self, Error>> {
+    pub fn open<'a>(
+        backend: &'a dyn Backend,
+        settings: &'a StoreConfig,
+    ) -> BoxFuture<'a, Result<Self, Error>> {
         Box::pin(async move {
             Ok(Self {
                 stable_ids: backend.bucket(&settings.stable_ids).await?,

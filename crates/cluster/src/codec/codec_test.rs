@@ -3,15 +3,15 @@ use std::time::Duration;
 
 use super::*;
 use crate::core::types::{
-    Assignment, Claim, ClusterState, Epoch, Heartbeat, Holder, Incarnation, Lease, Lifecycle, Pod, Version,
-    WindowKind,
+    Assignment, Claim, ClusterState, Epoch, Heartbeat, Incarnation, Lease, Lifecycle, Pod, Version,
+    WindowKind, WorkerIncarnation,
 };
-use crate::core::{Cursor, Position, Predecessor, WorkerState};
+use crate::core::{Cursor, Position, PreviousOwner, WorkerState};
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 
-fn holder() -> Holder {
-    Holder { id: WorkerId(5), incarnation: Incarnation(1_700_000_000_000_001) }
+fn holder() -> WorkerIncarnation {
+    WorkerIncarnation { id: WorkerId(5), incarnation: Incarnation(1_700_000_000_000_001) }
 }
 
 fn pod() -> Pod {
@@ -42,7 +42,7 @@ fn map(partitions: usize) -> AssignmentMap {
 fn heartbeat() -> Heartbeat {
     Heartbeat {
         pod: pod(),
-        holder: Some(holder()),
+        worker: Some(holder()),
         serial: 9,
         state: WorkerState::Stable,
         left: false,
@@ -59,19 +59,19 @@ fn heartbeat() -> Heartbeat {
 fn cursor() -> Cursor {
     Cursor {
         position: Position { generation: 3, sequence: 70 },
-        base: Some(Position { generation: 2, sequence: 60 }),
-        context: "ctx_20251024".into(),
-        stream: 11,
-        stamp: 100,
-        holder: holder(),
+        state_position: Some(Position { generation: 2, sequence: 60 }),
+        message_id: "ctx_20251024".into(),
+        log_id: 11,
+        write_timestamp: 100,
+        owner: holder(),
         version: Version(4),
-        take: 6,
+        fencing_token: 6,
         failures: 1,
-        deaths: 2,
-        solo: true,
-        dead: Some("a corrupt blob".into()),
-        judged: Some(71),
-        clean_to: 75,
+        worker_crashes: 2,
+        isolated: true,
+        dead_letter_reason: Some("a corrupt blob".into()),
+        counted_sequence: Some(71),
+        watermark: 75,
         released: false,
     }
 }
@@ -83,9 +83,9 @@ fn values() -> Vec<(Key, Value)> {
         version: Version(41),
         serial: 3,
         window: Some((WindowKind::PlannedScale, Duration::from_millis(8_250))),
-        graces: [(WorkerId(3), Duration::from_secs(40))].into(),
+        grace_periods: [(WorkerId(3), Duration::from_secs(40))].into(),
     };
-    let standby = Heartbeat { holder: None, fleet_size: None, state: WorkerState::ClaimingId, ..heartbeat() };
+    let standby = Heartbeat { worker: None, fleet_size: None, state: WorkerState::ClaimingId, ..heartbeat() };
     let farewell = Heartbeat { left: true, state: WorkerState::Shutdown, ..heartbeat() };
     vec![
         (Key::Claim(WorkerId(5)), Value::Claim(Claim { pod: pod(), renewals: 3 })),
@@ -110,18 +110,18 @@ fn every_value_comes_back_as_it_was() {
     let codec = Codec::default();
     for (key, value) in values() {
         let stored = codec.encode(&key, &value, NOW);
-        assert_eq!(codec.decode(&key, &stored), Ok(Stored::Value(value)), "{key:?}");
+        assert_eq!(codec.decode(&key, &stored), Ok(Decoded::Value(value)), "{key:?}");
     }
 }
 
 #[test]
 fn every_key_comes_back_as_it_was() {
     for (key, _) in values() {
-        let place = place_of(&key);
-        assert_eq!(key_at(place.bucket, &place.key), Some(key));
+        let place = bucket_key(&key);
+        assert_eq!(parse_key(place.bucket, &place.key), Some(key));
     }
-    assert_eq!(key_at(Bucket::StableIds, "defender-007"), None);
-    assert_eq!(key_at(Bucket::Assignments, "map.1.0"), None);
+    assert_eq!(parse_key(Bucket::StableIds, "defender-007"), None);
+    assert_eq!(parse_key(Bucket::Assignments, "map.1.0"), None);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_cursor_is_released_only_by_the_incarnation_that_holds_it() {
     assert_eq!(stored["released"], holder().incarnation.0);
     let is_released =
         |stored: &serde_json::Value| match Codec::default().decode(&key, stored.to_string().as_bytes()) {
-            Ok(Stored::Value(Value::Cursor(cursor))) => cursor.released,
+            Ok(Decoded::Value(Value::Cursor(cursor))) => cursor.released,
             other => panic!("{other:?}"),
         };
     assert!(is_released(&stored));
@@ -244,7 +244,7 @@ fn a_cursor_is_released_only_by_the_incarnation_that_holds_it() {
 fn a_takeover_removes_the_mark_of_a_released_cursor() {
     let (codec, key) = (Codec::default(), Key::Cursor("tool:a".into()));
     codec.decode(&key, &codec.encode(&key, &Value::Cursor(Arc::new(cursor().released())), NOW)).unwrap();
-    let taken = cursor().released().taken(holder(), Version(5), Predecessor::Clean);
+    let taken = cursor().released().taken_over(holder(), Version(5), PreviousOwner::Released);
     assert_eq!(json(&codec.encode(&key, &Value::Cursor(Arc::new(taken)), NOW)).get("released"), None);
 }
 
@@ -267,7 +267,7 @@ fn a_bad_value_is_an_error_that_names_the_key_and_the_reason() {
     for (key, value) in values() {
         for bad in [&b"{"[..], b"[]", b"{\"v\":1}", b"\xff\xfe", b""] {
             let error = codec.decode(&key, bad).unwrap_err();
-            assert!(error.to_string().contains(&place_of(&key).key), "{error}");
+            assert!(error.to_string().contains(&bucket_key(&key).key), "{error}");
         }
         // What was cut off anywhere is refused as well.
         let whole = codec.encode(&key, &value, NOW);
@@ -292,13 +292,13 @@ fn a_hundred_thousand_partitions_lie_in_parts_that_fit() {
     let codec = Codec::default();
     let map = Arc::new(map(100_000));
     let stored = codec.encode_map(&map, NOW, Duration::from_millis(14));
-    let Split { parts, current } = split(&stored, "15-7-abc").expect("it is too large for one value");
-    assert!(parts.iter().all(|(key, part)| is_part(key) && part.len() <= LARGEST_MAP));
+    let SplitMap { parts, current } = split(&stored, "15-7-abc").expect("it is too large for one value");
+    assert!(parts.iter().all(|(key, part)| is_part(key) && part.len() <= MAX_MAP_BYTES));
     assert!(current.len() < 4096);
-    let Ok(Stored::Parts(wanted)) = codec.decode(&Key::Map, &current) else { panic!("it names parts") };
+    let Ok(Decoded::Parts(wanted)) = codec.decode(&Key::Map, &current) else { panic!("it names parts") };
     let bytes: Vec<Bytes> = parts.iter().map(|(_, part)| part.clone()).collect();
     let whole = join(&wanted, &bytes).unwrap();
-    assert_eq!(codec.decode(&Key::Map, &whole), Ok(Stored::Value(Value::Map(map))));
+    assert_eq!(codec.decode(&Key::Map, &whole), Ok(Decoded::Value(Value::Map(map))));
     assert!(join(&wanted, &bytes[1..]).is_err(), "a part is missing");
     let mut swapped = bytes.clone();
     swapped.reverse();

@@ -21,14 +21,14 @@ pub enum Bucket {
 
 /// A key of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct BucketKey {
     /// The bucket.
     pub bucket: Bucket,
     /// The key in it.
     pub key: String,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for BucketKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bucket = match self.bucket {
             Bucket::StableIds => "stable ids",
@@ -51,7 +51,7 @@ const STANDBY: &str = "standby-";
 ///
 /// assert_eq!(place_of(&Key::Cursor("etch-01:A".into())).key, "etch-01.A");
 /// ```
-pub fn place_of(key: &Key) -> Place {
+pub fn bucket_key(key: &Key) -> BucketKey {
     let (bucket, key) = match key {
         Key::Claim(id) => (Bucket::StableIds, id.to_string()),
         Key::Heartbeat(id) => (Bucket::Heartbeats, id.to_string()),
@@ -62,11 +62,11 @@ pub fn place_of(key: &Key) -> Place {
         Key::FleetSize => (Bucket::Assignments, "fleet-size".to_owned()),
         Key::Cursor(partition) => (Bucket::Cursors, partition.replace(':', ".")),
     };
-    Place { bucket, key }
+    BucketKey { bucket, key }
 }
 
 /// What lies there; none for a key that is not ours.
-pub fn key_at(bucket: Bucket, key: &str) -> Option<Key> {
+pub fn parse_key(bucket: Bucket, key: &str) -> Option<Key> {
     Some(match bucket {
         Bucket::StableIds => Key::Claim(worker_id(key)?),
         Bucket::Heartbeats => match key.strip_prefix(STANDBY) {

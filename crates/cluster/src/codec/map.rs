@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::records::id_of;
-use super::{FORMAT, Rest, check_partition};
+use super::{FORMAT, UnknownFields, check_partition};
 use crate::core::planner::ratio_to_lower_bound;
 use crate::core::types::{Assignment, AssignmentMap, Epoch, Lifecycle, Version, WorkerId};
 
 /// What stands in a published map beside what was decided.
 #[derive(Clone, Copy, Debug)]
-pub struct MapFacts<'a> {
+pub struct MapMetadata<'a> {
     /// The wall-clock time, for people to read.
     pub now: &'a str,
     /// Who holds each id.
@@ -44,7 +44,7 @@ struct MapRecord<'a> {
     defender_info: BTreeMap<String, DefenderInfo<'a>>,
     statistics: Statistics,
     #[serde(flatten)]
-    rest: &'a Rest,
+    rest: &'a UnknownFields,
 }
 
 #[derive(Serialize)]
@@ -78,7 +78,7 @@ struct Statistics {
 const FIRST: &str = "firstAssignmentAt";
 const CALCULATION: &str = "calculationDurationMs";
 
-pub(super) fn encode(map: &AssignmentMap, facts: &MapFacts<'_>, rest: &mut Rest) -> Bytes {
+pub(super) fn encode(map: &AssignmentMap, facts: &MapMetadata<'_>, rest: &mut UnknownFields) -> Bytes {
     // A new cold start begins a new count.
     let first = rest.remove(FIRST).and_then(|first| first.as_str().map(str::to_owned));
     let first = first.filter(|_| map.lifecycle != Lifecycle::PostColdStart || facts.calculation.is_none());
@@ -153,7 +153,7 @@ struct KeptStatistics {
     calculation_duration_ms: f64,
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<(AssignmentMap, Rest), String> {
+pub(super) fn decode(bytes: &[u8]) -> Result<(AssignmentMap, UnknownFields), String> {
     let mut fields: BTreeMap<String, Box<RawValue>> = parse(bytes)?;
     let mut take = |name: &str| fields.remove(name);
     let needed = |name: &str, raw: Option<Box<RawValue>>| raw.ok_or_else(|| format!("it has no {name}"));
@@ -201,7 +201,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(AssignmentMap, Rest), String> {
         moved_weight: kept.moved_weight,
         lower_bound_weight: kept.lower_bound_weight,
     };
-    let mut rest: Rest = fields
+    let mut rest: UnknownFields = fields
         .into_iter()
         .map(|(name, raw)| field(&name, &raw).map(|value| (name, value)))
         .collect::<Result<_, _>>()?;

@@ -16,11 +16,11 @@ use bytes::Bytes;
 use serde_json::Map;
 use thiserror::Error;
 
-pub use self::keys::{Bucket, Place, key_at, place_of};
-pub use self::map::MapFacts;
-pub use self::parts::{LARGEST_MAP, PartsWanted, Split, is_part, join, split};
+pub use self::keys::{Bucket, BucketKey, bucket_key, parse_key};
+pub use self::map::MapMetadata;
+pub use self::parts::{MAX_MAP_BYTES, PartManifest, SplitMap, is_part, join, split};
 pub(crate) use self::records::LeaseRecord;
-pub use self::records::{holder_of, holder_text};
+pub use self::records::{format_incarnation, parse_incarnation};
 use crate::core::types::{AssignmentMap, Key, Value, WorkerId};
 use crate::names;
 
@@ -30,35 +30,35 @@ pub const FORMAT: u32 = 1;
 /// A stored value that cannot be read. It is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the value of {key} cannot be read: {reason}; it is left as it is")]
-pub struct BadValue {
+pub struct DecodeError {
     /// Where it is.
     pub key: String,
     /// What is wrong with it.
     pub reason: String,
 }
 
-impl BadValue {
+impl DecodeError {
     pub(crate) fn new(key: &Key, reason: impl ToString) -> Self {
-        Self { key: place_of(key).to_string(), reason: reason.to_string() }
+        Self { key: bucket_key(key).to_string(), reason: reason.to_string() }
     }
 }
 
 /// What was read where a map is: the map, or the names of its parts.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stored {
+pub enum Decoded {
     /// A value.
     Value(Value),
     /// A map that lies in parts.
-    Parts(PartsWanted),
+    Parts(PartManifest),
 }
 
 /// Unknown fields of a value.
-type Rest = Map<String, serde_json::Value>;
+type UnknownFields = Map<String, serde_json::Value>;
 
 /// Writes and reads values, and keeps the fields that it does not know.
 #[derive(Debug, Default)]
 pub struct Codec {
-    rest: Mutex<BTreeMap<Key, Rest>>,
+    rest: Mutex<BTreeMap<Key, UnknownFields>>,
     /// Who holds each id, by its heartbeat: the map names pods.
     pods: Mutex<BTreeMap<WorkerId, Arc<str>>>,
 }
@@ -76,7 +76,7 @@ impl Codec {
             Value::Cursor(cursor) => records::cursor(cursor, rest),
             Value::Map(map) => {
                 let pods = lock(&self.pods);
-                let facts = MapFacts { now, pods: &pods, calculation: None };
+                let facts = MapMetadata { now, pods: &pods, calculation: None };
                 map::encode(map, &facts, &mut rest)
             }
         }
@@ -86,12 +86,12 @@ impl Codec {
     pub fn encode_map(&self, map: &AssignmentMap, now: &str, calculation: std::time::Duration) -> Bytes {
         let mut rest = lock(&self.rest).get(&Key::Map).cloned().unwrap_or_default();
         let pods = lock(&self.pods);
-        map::encode(map, &MapFacts { now, pods: &pods, calculation: Some(calculation) }, &mut rest)
+        map::encode(map, &MapMetadata { now, pods: &pods, calculation: Some(calculation) }, &mut rest)
     }
 
     /// Reads a value, and remembers what it does not know of it.
-    pub fn decode(&self, key: &Key, bytes: &[u8]) -> Result<Stored, BadValue> {
-        let bad = |reason: String| BadValue::new(key, reason);
+    pub fn decode(&self, key: &Key, bytes: &[u8]) -> Result<Decoded, DecodeError> {
+        let bad = |reason: String| DecodeError::new(key, reason);
         let (value, rest) = match key {
             Key::Claim(_) => records::read_claim(bytes).map_err(bad)?,
             Key::Heartbeat(id) => {
@@ -99,18 +99,18 @@ impl Codec {
                 if let Value::Heartbeat(beat) = &beat {
                     lock(&self.pods).insert(*id, beat.pod.name.clone());
                 }
-                return Ok(Stored::Value(beat));
+                return Ok(Decoded::Value(beat));
             }
             Key::StandbyHeartbeat(_) => {
-                return Ok(Stored::Value(records::read_heartbeat(bytes).map_err(bad)?));
+                return Ok(Decoded::Value(records::read_heartbeat(bytes).map_err(bad)?));
             }
             Key::Lease => records::read_lease(bytes).map_err(bad)?,
             Key::ClusterState => records::read_cluster_state(bytes).map_err(bad)?,
             Key::FleetSize => records::read_fleet_size(bytes).map_err(bad)?,
             Key::Cursor(_) => records::read_cursor(bytes).map_err(bad)?,
             Key::Map => {
-                if let Some(wanted) = parts::wanted(bytes).map_err(bad)? {
-                    return Ok(Stored::Parts(wanted));
+                if let Some(wanted) = parts::parse_manifest(bytes).map_err(bad)? {
+                    return Ok(Decoded::Parts(wanted));
                 }
                 let (map, rest) = map::decode(bytes).map_err(bad)?;
                 (Value::Map(Arc::new(map)), rest)
@@ -122,12 +122,12 @@ impl Codec {
         } else {
             known.insert(key.clone(), rest);
         }
-        Ok(Stored::Value(value))
+        Ok(Decoded::Value(value))
     }
 }
 
 /// Checks the name of a partition: one or more names, parted by `:`.
-pub fn check_partition(name: &str) -> Result<(), names::BadName> {
+pub fn check_partition(name: &str) -> Result<(), names::NameError> {
     name.split(':').try_for_each(names::check)
 }
 

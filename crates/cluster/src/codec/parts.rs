@@ -10,7 +10,7 @@ use xxhash_rust::xxh64::xxh64;
 use super::FORMAT;
 
 /// A map larger than this lies in parts, none larger than this.
-pub const LARGEST_MAP: usize = 512 * 1024;
+pub const MAX_MAP_BYTES: usize = 512 * 1024;
 /// What the keys of parts begin with.
 const PREFIX: &str = "map.";
 /// More than any map has: what claims to be larger is refused before room is made for it.
@@ -19,7 +19,7 @@ const LEVEL: i32 = 3;
 
 /// A map in parts, to be written in this order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Split {
+pub struct SplitMap {
     /// Keys and values of the parts.
     pub parts: Vec<(String, Bytes)>,
     /// What `current` says.
@@ -29,7 +29,7 @@ pub struct Split {
 /// Which parts make a map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PartsWanted {
+pub struct PartManifest {
     v: u32,
     /// The keys, in order.
     pub parts: Vec<String>,
@@ -45,35 +45,35 @@ pub fn is_part(key: &str) -> bool {
 }
 
 /// Cuts a map into parts if it is too large for one value. `unique` is in the key of no other map.
-pub fn split(json: &Bytes, unique: &str) -> Option<Split> {
-    if json.len() <= LARGEST_MAP {
+pub fn split(json: &Bytes, unique: &str) -> Option<SplitMap> {
+    if json.len() <= MAX_MAP_BYTES {
         return None;
     }
     // Compressing into memory cannot fail but for a level that does not exist.
     let packed: Bytes = zstd::bulk::compress(json, LEVEL).unwrap_or_else(|_| json.to_vec()).into();
-    let chunks = packed.chunks(LARGEST_MAP).map(Bytes::copy_from_slice);
+    let chunks = packed.chunks(MAX_MAP_BYTES).map(Bytes::copy_from_slice);
     let parts: Vec<(String, Bytes)> =
         chunks.enumerate().map(|(n, part)| (format!("{PREFIX}{unique}.{n}"), part)).collect();
-    let wanted = PartsWanted {
+    let wanted = PartManifest {
         v: FORMAT,
         parts: parts.iter().map(|(key, _)| key.clone()).collect(),
         bytes: json.len(),
         xxh64: format!("{:016x}", xxh64(json, 0)),
     };
     let current = serde_json::to_vec(&wanted).unwrap_or_default().into();
-    Some(Split { parts, current })
+    Some(SplitMap { parts, current })
 }
 
 /// The parts that a value of `current` names, if it names any.
-pub(super) fn wanted(bytes: &[u8]) -> Result<Option<PartsWanted>, String> {
-    if bytes.len() > LARGEST_MAP || !bytes.windows(7).take(64).any(|window| window == b"\"parts\"") {
+pub(super) fn parse_manifest(bytes: &[u8]) -> Result<Option<PartManifest>, String> {
+    if bytes.len() > MAX_MAP_BYTES || !bytes.windows(7).take(64).any(|window| window == b"\"parts\"") {
         return Ok(None);
     }
     serde_json::from_slice(bytes).map(Some).map_err(|e| e.to_string())
 }
 
 /// Puts the parts together again. What does not fit is an error that says what.
-pub fn join(wanted: &PartsWanted, parts: &[Bytes]) -> Result<Bytes, String> {
+pub fn join(wanted: &PartManifest, parts: &[Bytes]) -> Result<Bytes, String> {
     if wanted.bytes > LARGEST_JSON {
         return Err(format!("it says it has {} bytes; at most {LARGEST_JSON} are read", wanted.bytes));
     }

@@ -10,14 +10,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::keys::worker_id;
-use super::{FORMAT, Rest, place_of};
+use super::{FORMAT, UnknownFields, bucket_key};
 use crate::core::types::{
-    Claim, ClusterState, Epoch, Heartbeat, Holder, Incarnation, Key, Lease, Pod, Value, Version, WindowKind,
-    WorkerId,
+    Claim, ClusterState, Epoch, Heartbeat, Incarnation, Key, Lease, Pod, Value, Version, WindowKind,
+    WorkerId, WorkerIncarnation,
 };
 use crate::core::{Cursor, Position, WorkerState};
 
-type Read = Result<(Value, Rest), String>;
+type Read = Result<(Value, UnknownFields), String>;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,17 +33,17 @@ struct ClaimRecord {
     #[serde(default)]
     renewals: u64,
     #[serde(flatten)]
-    rest: Rest,
+    rest: UnknownFields,
 }
 
 /// Where a claim's first time is remembered between its renewals.
 const CLAIMED_AT: &str = "claimedAt";
 
-pub(super) fn claim(key: &Key, claim: &Claim, now: &str, mut rest: Rest) -> Bytes {
+pub(super) fn claim(key: &Key, claim: &Claim, now: &str, mut rest: UnknownFields) -> Bytes {
     let since = rest.remove(CLAIMED_AT).filter(|_| claim.renewals > 0);
     let record = ClaimRecord {
         v: FORMAT,
-        defender_id: place_of(key).key,
+        defender_id: bucket_key(key).key,
         pod_uid: claim.pod.uid.to_string(),
         pod_name: claim.pod.name.to_string(),
         claimed_at: since
@@ -94,10 +94,10 @@ const LEFT: &str = "LEFT";
 pub(super) fn heartbeat(beat: &Heartbeat, now: &str) -> Bytes {
     bytes(&HeartbeatRecord {
         v: FORMAT,
-        defender_id: beat.holder.map(|holder| holder.id.to_string()),
+        defender_id: beat.worker.map(|holder| holder.id.to_string()),
         pod_name: beat.pod.name.to_string(),
         pod_uid: beat.pod.uid.to_string(),
-        incarnation: beat.holder.map_or(0, |holder| holder.incarnation.0),
+        incarnation: beat.worker.map_or(0, |holder| holder.incarnation.0),
         serial: beat.serial,
         timestamp: now.to_owned(),
         is_leader: beat.is_leader,
@@ -114,14 +114,14 @@ pub(super) fn heartbeat(beat: &Heartbeat, now: &str) -> Bytes {
 pub(super) fn read_heartbeat(bytes: &[u8]) -> Result<Value, String> {
     let record: HeartbeatRecord = parse(bytes)?;
     let holder = match &record.defender_id {
-        Some(id) => Some(Holder { id: id_of(id)?, incarnation: Incarnation(record.incarnation) }),
+        Some(id) => Some(WorkerIncarnation { id: id_of(id)?, incarnation: Incarnation(record.incarnation) }),
         None => None,
     };
     let left = record.state == LEFT;
     let state = if left { WorkerState::Shutdown } else { state_of(&record.state)? };
     Ok(Value::Heartbeat(Arc::new(Heartbeat {
         pod: Pod { name: record.pod_name.into(), uid: record.pod_uid.into() },
-        holder,
+        worker: holder,
         serial: record.serial,
         state,
         left,
@@ -142,12 +142,12 @@ struct HolderRecord {
 }
 
 impl HolderRecord {
-    fn of(holder: Holder) -> Self {
+    fn of(holder: WorkerIncarnation) -> Self {
         Self { id: holder.id.to_string(), incarnation: holder.incarnation.0 }
     }
 
-    fn read(&self) -> Result<Holder, String> {
-        Ok(Holder { id: id_of(&self.id)?, incarnation: Incarnation(self.incarnation) })
+    fn read(&self) -> Result<WorkerIncarnation, String> {
+        Ok(WorkerIncarnation { id: id_of(&self.id)?, incarnation: Incarnation(self.incarnation) })
     }
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct LeaseRecord {
     #[serde(default)]
     pub(crate) renewals: u64,
     #[serde(flatten)]
-    pub(crate) rest: Rest,
+    pub(crate) rest: UnknownFields,
 }
 
 impl LeaseRecord {
@@ -170,29 +170,29 @@ impl LeaseRecord {
     }
 }
 
-pub(super) fn lease(lease: &Lease, rest: Rest) -> Bytes {
+pub(super) fn lease(lease: &Lease, rest: UnknownFields) -> Bytes {
     let Lease { holder, epoch, renewals } = lease;
-    let holder = Some(holder_text(*holder));
+    let holder = Some(format_incarnation(*holder));
     LeaseRecord { v: FORMAT, holder, epoch: epoch.0, renewals: *renewals, rest }.bytes()
 }
 
 pub(super) fn read_lease(bytes: &[u8]) -> Read {
     let LeaseRecord { holder, epoch, renewals, rest, .. } = parse(bytes)?;
-    let holder = holder_of(&holder.ok_or("nobody holds it")?)?;
+    let holder = parse_incarnation(&holder.ok_or("nobody holds it")?)?;
     Ok((Value::Lease(Lease { holder, epoch: Epoch(epoch), renewals }), rest))
 }
 
 /// A holder as one word: `defender-5.1763301234000000`.
-pub fn holder_text(holder: Holder) -> String {
+pub fn format_incarnation(holder: WorkerIncarnation) -> String {
     format!("{}.{}", holder.id, holder.incarnation.0)
 }
 
 /// What [`holder_text`] says.
-pub fn holder_of(text: &str) -> Result<Holder, String> {
+pub fn parse_incarnation(text: &str) -> Result<WorkerIncarnation, String> {
     let bad = || format!("{text:?} is not the id of a worker and its incarnation, parted by a dot");
     let (id, incarnation) = text.rsplit_once('.').ok_or_else(bad)?;
     let incarnation = incarnation.parse().map_err(|_| bad())?;
-    Ok(Holder { id: worker_id(id).ok_or_else(bad)?, incarnation: Incarnation(incarnation) })
+    Ok(WorkerIncarnation { id: worker_id(id).ok_or_else(bad)?, incarnation: Incarnation(incarnation) })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -209,7 +209,7 @@ struct StateRecord {
     /// What is left of each grace, in milliseconds.
     graces: BTreeMap<String, u64>,
     #[serde(flatten)]
-    rest: Rest,
+    rest: UnknownFields,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -225,7 +225,7 @@ const WINDOWS: [(WindowKind, &str); 3] = [
     (WindowKind::PlannedScale, "planned_scale"),
 ];
 
-pub(super) fn cluster_state(state: &ClusterState, now: &str, rest: Rest) -> Bytes {
+pub(super) fn cluster_state(state: &ClusterState, now: &str, rest: UnknownFields) -> Bytes {
     let window = state.window.map(|(kind, left)| {
         let name = WINDOWS.iter().find(|(known, _)| *known == kind).map_or("", |(_, name)| name);
         WindowRecord { kind: name.to_owned(), left_ms: millis(left) }
@@ -238,7 +238,7 @@ pub(super) fn cluster_state(state: &ClusterState, now: &str, rest: Rest) -> Byte
         serial: state.serial,
         timestamp: now.to_owned(),
         window,
-        graces: state.graces.iter().map(|(id, left)| (id.to_string(), millis(*left))).collect(),
+        graces: state.grace_periods.iter().map(|(id, left)| (id.to_string(), millis(*left))).collect(),
         rest,
     })
 }
@@ -264,7 +264,7 @@ pub(super) fn read_cluster_state(bytes: &[u8]) -> Read {
         version: Version(record.map_version),
         serial: record.serial,
         window,
-        graces,
+        grace_periods: graces,
     };
     Ok((Value::ClusterState(Arc::new(state)), record.rest))
 }
@@ -275,10 +275,10 @@ struct SizeRecord {
     v: u32,
     fleet_size: u32,
     #[serde(flatten)]
-    rest: Rest,
+    rest: UnknownFields,
 }
 
-pub(super) fn fleet_size(fleet_size: u32, rest: Rest) -> Bytes {
+pub(super) fn fleet_size(fleet_size: u32, rest: UnknownFields) -> Bytes {
     bytes(&SizeRecord { v: FORMAT, fleet_size, rest })
 }
 
@@ -318,7 +318,7 @@ struct CursorRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     released: Option<u64>,
     #[serde(flatten)]
-    rest: Rest,
+    rest: UnknownFields,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -327,25 +327,27 @@ struct PositionRecord {
     sequence: u64,
 }
 
-pub(super) fn cursor(cursor: &Cursor, rest: Rest) -> Bytes {
+pub(super) fn cursor(cursor: &Cursor, rest: UnknownFields) -> Bytes {
     bytes(&CursorRecord {
         v: FORMAT,
         generation: cursor.position.generation,
         sequence: cursor.position.sequence,
-        context_id: cursor.context.to_string(),
-        stream: cursor.stream,
-        stamp: cursor.stamp,
-        holder: HolderRecord::of(cursor.holder),
+        context_id: cursor.message_id.to_string(),
+        stream: cursor.log_id,
+        stamp: cursor.write_timestamp,
+        holder: HolderRecord::of(cursor.owner),
         version: cursor.version.0,
-        take: cursor.take,
+        take: cursor.fencing_token,
         failures: cursor.failures,
-        deaths: cursor.deaths,
-        solo: cursor.solo,
-        dead: cursor.dead.as_deref().map(str::to_owned),
-        judged: cursor.judged,
-        clean_to: cursor.clean_to,
-        base: cursor.base.map(|Position { generation, sequence }| PositionRecord { generation, sequence }),
-        released: cursor.released.then_some(cursor.holder.incarnation.0),
+        deaths: cursor.worker_crashes,
+        solo: cursor.isolated,
+        dead: cursor.dead_letter_reason.as_deref().map(str::to_owned),
+        judged: cursor.counted_sequence,
+        clean_to: cursor.watermark,
+        base: cursor
+            .state_position
+            .map(|Position { generation, sequence }| PositionRecord { generation, sequence }),
+        released: cursor.released.then_some(cursor.owner.incarnation.0),
         rest,
     })
 }
@@ -355,19 +357,21 @@ pub(super) fn read_cursor(bytes: &[u8]) -> Read {
     let released = record.released == Some(record.holder.incarnation);
     let cursor = Cursor {
         position: Position { generation: record.generation, sequence: record.sequence },
-        base: record.base.map(|PositionRecord { generation, sequence }| Position { generation, sequence }),
-        context: record.context_id.into(),
-        stream: record.stream,
-        stamp: record.stamp,
-        holder: record.holder.read()?,
+        state_position: record
+            .base
+            .map(|PositionRecord { generation, sequence }| Position { generation, sequence }),
+        message_id: record.context_id.into(),
+        log_id: record.stream,
+        write_timestamp: record.stamp,
+        owner: record.holder.read()?,
         version: Version(record.version),
-        take: record.take,
+        fencing_token: record.take,
         failures: record.failures,
-        deaths: record.deaths,
-        solo: record.solo,
-        dead: record.dead.map(Into::into),
-        judged: record.judged,
-        clean_to: record.clean_to,
+        worker_crashes: record.deaths,
+        isolated: record.solo,
+        dead_letter_reason: record.dead.map(Into::into),
+        counted_sequence: record.judged,
+        watermark: record.clean_to,
         released,
     };
     Ok((Value::Cursor(Arc::new(cursor)), record.rest))

@@ -8,21 +8,21 @@ use futures_util::future::BoxFuture;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
-use super::broker::Broker;
+use super::backend_client::BackendClient;
 use super::clock;
-use super::doorbells::DoorbellConfig;
 use super::gate::Gate;
-use super::handle::{Cluster, Handle, Role, Status};
+use super::handle::{Role, Status, Worker, WorkerHandle};
 use super::handler::Handler;
-use super::hooks::{Hooks, Queue, Silence};
+use super::hooks::{HookQueue, Hooks, NoHooks};
 use super::metrics::Metrics;
-use super::partitions::{self, BadPartitions, PartitionSource};
-use super::subjects::Subjects;
-use super::worker::Shell;
-use crate::backend::{self, Backend, Election, Settings};
+use super::partitions::{self, PartitionListError, PartitionSource};
+use super::subjects::SubjectScheme;
+use super::subscriptions::SubscriptionConfig;
+use super::worker::WorkerShell;
+use crate::backend::{self, Backend, Election, StoreConfig};
 use crate::core::planner::Strategy;
 use crate::core::types::{Pod, Version};
-use crate::core::{BadConfig, Config, Tenure, WorkerState};
+use crate::core::{Config, ConfigError, LeaseExpiry, WorkerState};
 use crate::names;
 
 /// Why a worker was not started.
@@ -30,7 +30,7 @@ use crate::names;
 pub enum StartError {
     /// Settings that do not fit together.
     #[error(transparent)]
-    Config(#[from] BadConfig),
+    Config(#[from] ConfigError),
     /// Messages are to be read, and nobody handles them.
     #[error(
         "the configuration says that there is a log, and there is no handler: give one, or set `log: false`"
@@ -41,10 +41,10 @@ pub enum StartError {
     NoLog,
     /// The name of the pod cannot be a key.
     #[error("the uid of the pod: {0}")]
-    Pod(names::BadName),
+    Pod(names::NameError),
     /// The partitions cannot be used.
     #[error(transparent)]
-    Partitions(#[from] BadPartitions),
+    Partitions(#[from] PartitionListError),
     /// The backend refused.
     #[error(transparent)]
     Backend(#[from] backend::Error),
@@ -53,15 +53,15 @@ pub enum StartError {
 /// Sets up a worker; see [`Cluster`] for an example.
 pub struct Builder {
     backend: Arc<dyn Backend>,
-    settings: Settings,
-    subjects: Subjects,
+    settings: StoreConfig,
+    subjects: SubjectScheme,
     config: Config,
     partitions: Arc<dyn PartitionSource>,
     handler: Option<Arc<dyn Handler>>,
     hooks: Arc<dyn Hooks>,
     pod: Pod,
     metrics: Metrics,
-    doorbells: DoorbellConfig,
+    doorbells: SubscriptionConfig,
     election: Option<Arc<dyn Election>>,
 }
 
@@ -70,29 +70,29 @@ impl Builder {
         let uid = format!("{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1));
         Self {
             backend,
-            settings: Settings::default(),
-            subjects: Subjects::default(),
+            settings: StoreConfig::default(),
+            subjects: SubjectScheme::default(),
             config: Config::default(),
             partitions: Arc::new(Vec::new()),
             handler: None,
-            hooks: Arc::new(Silence),
+            hooks: Arc::new(NoHooks),
             pod: Pod { name: "worker".into(), uid: uid.into() },
             metrics: Metrics::default(),
-            doorbells: DoorbellConfig::default(),
+            doorbells: SubscriptionConfig::default(),
             election: None,
         }
     }
 
     /// Names and settings of buckets and logs.
     #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Self {
+    pub fn settings(mut self, settings: StoreConfig) -> Self {
         self.settings = settings;
         self
     }
 
     /// How the messages of a partition are named in the log.
     #[must_use]
-    pub fn subjects(mut self, subjects: Subjects) -> Self {
+    pub fn subjects(mut self, subjects: SubjectScheme) -> Self {
         self.subjects = subjects;
         self
     }
@@ -135,7 +135,7 @@ impl Builder {
 
     /// How the bells are hung that say that there is something to read.
     #[must_use]
-    pub fn doorbells(mut self, doorbells: DoorbellConfig) -> Self {
+    pub fn doorbells(mut self, doorbells: SubscriptionConfig) -> Self {
         self.doorbells = doorbells;
         self
     }
@@ -165,26 +165,33 @@ impl Builder {
     }
 
     /// Opens buckets and logs, reads the partitions, and starts the worker. It finds its id by itself from here on.
-    pub fn start(mut self) -> BoxFuture<'static, Result<Cluster, StartError>> {
+    pub fn start(mut self) -> BoxFuture<'static, Result<Worker, StartError>> {
         Box::pin(async move {
             if let Some(election) = &self.election {
-                self.config.tenure = election.tenure();
-                if let Tenure::Term(term) = self.config.tenure {
+                self.config.lease_expiry = election.tenure();
+                if let LeaseExpiry::AfterTerm(term) = self.config.lease_expiry {
                     self.config.lease_term = term;
                 }
             }
             self.config.validate()?;
             names::check(&self.pod.uid).map_err(StartError::Pod)?;
-            match (self.config.log, &self.handler) {
+            match (self.config.consumes_log, &self.handler) {
                 (true, None) => return Err(StartError::NoHandler),
                 (false, Some(_)) => return Err(StartError::NoLog),
                 _ => {}
             }
             let partitions = partitions::load(&*self.partitions).await?;
             let Self { backend, settings, subjects, metrics, doorbells, election, config, .. } = self;
-            let hooks = Queue::start(self.hooks, metrics.clone());
-            let broker =
-                Broker::open(backend, settings, subjects, config.log, election, hooks.clone()).await?;
+            let hooks = HookQueue::start(self.hooks, metrics.clone());
+            let broker = BackendClient::open(
+                backend,
+                settings,
+                subjects,
+                config.consumes_log,
+                election,
+                hooks.clone(),
+            )
+            .await?;
             let broker = Arc::new(broker);
             let (commands, orders) = mpsc::unbounded_channel();
             let gate = Gate::closed();
@@ -192,25 +199,25 @@ impl Builder {
             let turned = Arc::new(AtomicU64::new(now));
             let (status, shown) = watch::channel(Status {
                 state: WorkerState::Initialization,
-                role: Role::Candidate,
+                role: Role::Claiming,
                 holder: None,
-                is_open: false,
+                is_unfenced: false,
                 map_version: Version(0),
                 applied_version: Version(0),
                 map: None,
                 assignment: Arc::default(),
                 ended: false,
             });
-            let handle = Handle {
+            let handle = WorkerHandle {
                 status: shown,
                 commands,
                 broker: broker.clone(),
                 metrics: metrics.clone(),
                 gate: gate.clone(),
-                turned: turned.clone(),
+                last_iteration: turned.clone(),
                 max_workers: config.max_workers,
             };
-            let shell = Shell {
+            let shell = WorkerShell {
                 broker,
                 config,
                 pod: self.pod,
@@ -225,7 +232,7 @@ impl Builder {
                 status,
             };
             let running = tokio::spawn(shell.run(orders)).abort_handle();
-            Ok(Cluster { handle, running })
+            Ok(Worker { handle, running })
         })
     }
 }

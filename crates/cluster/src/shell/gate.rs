@@ -31,7 +31,7 @@ impl Gate {
     }
 
     /// Polls `work` while the gate is open, and leaves it alone while it is not.
-    pub(super) async fn pass<T>(&self, work: impl Future<Output = T>) -> T {
+    pub(super) async fn poll_while_open<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut until = self.until.subscribe();
         loop {
@@ -73,7 +73,7 @@ mod tests {
         });
         let running = tokio::spawn({
             let gate = gate.clone();
-            async move { gate.pass(work).await }
+            async move { gate.poll_while_open(work).await }
         });
         tokio::task::yield_now().await;
         assert_eq!(polls.load(std::sync::atomic::Ordering::SeqCst), 0);

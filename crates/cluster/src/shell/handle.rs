@@ -10,21 +10,21 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
-use super::broker::Broker;
+use super::backend_client::BackendClient;
 use super::builder::Builder;
 use super::clock;
 use super::gate::Gate;
 use super::metrics::Metrics;
-use super::partitions::BadPartitions;
+use super::partitions::PartitionListError;
 use crate::backend;
 use crate::core::WorkerState;
-use crate::core::types::{AssignmentMap, Holder, Version};
+use crate::core::types::{AssignmentMap, Version, WorkerIncarnation};
 
 /// What a worker is in the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It looks for an id.
-    Candidate,
+    Claiming,
     /// It is ready, and waits for an id to become free.
     Standby,
     /// It holds an id, and another leads.
@@ -41,9 +41,9 @@ pub struct Status {
     /// Its role.
     pub role: Role,
     /// The life of the id it holds.
-    pub holder: Option<Holder>,
+    pub holder: Option<WorkerIncarnation>,
     /// Whether it may work.
-    pub is_open: bool,
+    pub is_unfenced: bool,
     /// The newest map it knows.
     pub map_version: Version,
     /// The newest map whose losses it has let go of.
@@ -81,7 +81,7 @@ pub enum CommandError {
     Ended,
     /// The partitions could not be read.
     #[error(transparent)]
-    Partitions(#[from] BadPartitions),
+    Partitions(#[from] PartitionListError),
     /// The backend refused or did not answer.
     #[error(transparent)]
     Backend(#[from] backend::Error),
@@ -96,25 +96,25 @@ pub enum CommandError {
 }
 
 /// What the event loop is told to do.
-pub(super) enum Command {
+pub(super) enum WorkerCommand {
     Shutdown,
-    Refresh(oneshot::Sender<Result<usize, BadPartitions>>),
+    Refresh(oneshot::Sender<Result<usize, PartitionListError>>),
 }
 
 /// A running worker, seen from outside. Clones are the same worker.
 #[derive(Clone)]
-pub struct Handle {
+pub struct WorkerHandle {
     pub(super) status: watch::Receiver<Status>,
-    pub(super) commands: mpsc::UnboundedSender<Command>,
-    pub(super) broker: Arc<Broker>,
+    pub(super) commands: mpsc::UnboundedSender<WorkerCommand>,
+    pub(super) broker: Arc<BackendClient>,
     pub(super) metrics: Metrics,
     pub(super) gate: Gate,
     /// When the event loop last went round, in milliseconds.
-    pub(super) turned: Arc<AtomicU64>,
+    pub(super) last_iteration: Arc<AtomicU64>,
     pub(super) max_workers: u32,
 }
 
-impl Handle {
+impl WorkerHandle {
     /// What it is doing.
     pub fn status(&self) -> Status {
         self.status.borrow().clone()
@@ -141,8 +141,8 @@ impl Handle {
     }
 
     /// How long ago its event loop made its last turn. It makes one every heartbeat at least.
-    pub fn last_turn(&self) -> Duration {
-        clock::now().saturating_sub(Duration::from_millis(self.turned.load(Ordering::Relaxed)))
+    pub fn time_since_iteration(&self) -> Duration {
+        clock::now().saturating_sub(Duration::from_millis(self.last_iteration.load(Ordering::Relaxed)))
     }
 
     /// Whether it may write now: ask right before, where a late write would hurt.
@@ -165,7 +165,7 @@ impl Handle {
     /// Reads the partitions again. Says how many there are.
     pub async fn refresh_partitions(&self) -> Result<usize, CommandError> {
         let (answer, answered) = oneshot::channel();
-        self.commands.send(Command::Refresh(answer)).map_err(|_| CommandError::Ended)?;
+        self.commands.send(WorkerCommand::Refresh(answer)).map_err(|_| CommandError::Ended)?;
         Ok(answered.await.map_err(|_| CommandError::Ended)??)
     }
 
@@ -182,7 +182,7 @@ impl Handle {
 
     /// Leaves: finishes what runs, says farewell, gives the id back. Returns when all that is done.
     pub async fn shutdown(&self) {
-        let _ = self.commands.send(Command::Shutdown);
+        let _ = self.commands.send(WorkerCommand::Shutdown);
         let _ = self.status.clone().wait_for(|status| status.ended).await;
     }
 
@@ -226,32 +226,32 @@ impl Handle {
 /// worker.shutdown().await;
 /// # Ok(()) }
 /// ```
-pub struct Cluster {
-    pub(super) handle: Handle,
+pub struct Worker {
+    pub(super) handle: WorkerHandle,
     pub(super) running: AbortHandle,
 }
 
-impl Cluster {
+impl Worker {
     /// Begins to set up a worker over that backend.
     pub fn builder(backend: Arc<dyn backend::Backend>) -> Builder {
         Builder::new(backend)
     }
 
     /// What one asks and commands. It may outlive the worker.
-    pub fn handle(&self) -> Handle {
+    pub fn handle(&self) -> WorkerHandle {
         self.handle.clone()
     }
 }
 
-impl Deref for Cluster {
-    type Target = Handle;
+impl Deref for Worker {
+    type Target = WorkerHandle;
 
-    fn deref(&self) -> &Handle {
+    fn deref(&self) -> &WorkerHandle {
         &self.handle
     }
 }
 
-impl Drop for Cluster {
+impl Drop for Worker {
     fn drop(&mut self) {
         self.running.abort();
     }

@@ -10,9 +10,9 @@ use thiserror::Error;
 use xxhash_rust::xxh64::xxh64;
 
 use super::gate::Gate;
-use super::patience::Patience;
+use super::wait_time::WaitTime;
 use crate::core::types::Time;
-use crate::core::{Origin, Outcome, Position, Work};
+use crate::core::{Position, ProcessOutcome, ProcessRequest, RecoveryPoint};
 
 /// A message to process, and where its results belong.
 #[derive(Clone, Debug)]
@@ -22,43 +22,43 @@ pub struct Delivery {
     /// What the message says.
     pub payload: Bytes,
     /// Its id, by [`Handler::context`].
-    pub context: Arc<str>,
+    pub message_id: Arc<str>,
     /// Where it stands. Never used twice, also when the log is made anew.
     pub position: Position,
     /// The last committed message; none if nothing was ever committed.
     pub committed: Option<Position>,
     /// Which log it comes from: the time it was made, in the broker's microseconds.
-    pub stream: u64,
+    pub log_id: u64,
     /// The broker's time when it was stored, in microseconds.
     pub stored_at: u64,
     /// By which take it is processed. It grows with every owner and attempt: let a lower one never overwrite a higher one.
-    pub take: u64,
+    pub fencing_token: u64,
     /// A time stamp for its results that only grows.
-    pub stamp: u64,
+    pub write_timestamp: u64,
     /// Which attempt this is, from 1.
     pub attempt: u32,
     /// Whatever you remember of this partition does not count: read it again from where you keep it.
-    pub fresh: bool,
+    pub ignore_cache: bool,
     gate: Gate,
-    patience: Patience,
+    wait_time: WaitTime,
 }
 
 impl Delivery {
-    pub(super) fn new(partition: Arc<str>, work: &Work, gate: Gate) -> Self {
+    pub(super) fn new(partition: Arc<str>, work: &ProcessRequest, gate: Gate) -> Self {
         Self {
             partition,
             payload: Bytes::copy_from_slice(&work.message.payload),
-            context: work.message.context.clone(),
+            message_id: work.message.message_id.clone(),
             position: work.position,
             committed: work.committed,
-            stream: work.stream,
+            log_id: work.log_id,
             stored_at: work.message.stored_at,
-            take: work.take,
-            stamp: work.stamp,
+            fencing_token: work.fencing_token,
+            write_timestamp: work.write_timestamp,
             attempt: work.attempt,
-            fresh: work.fresh,
+            ignore_cache: work.ignore_cache,
             gate,
-            patience: Patience::default(),
+            wait_time: WaitTime::default(),
         }
     }
 
@@ -77,18 +77,18 @@ impl Delivery {
         let payload = payload.into();
         Self {
             partition: partition.into(),
-            context: hash(&payload).into(),
+            message_id: hash(&payload).into(),
             payload,
             position,
             committed: None,
-            stream: 1,
+            log_id: 1,
             stored_at: position.sequence,
-            take: 1,
-            stamp: position.sequence,
+            fencing_token: 1,
+            write_timestamp: position.sequence,
             attempt: 1,
-            fresh: true,
+            ignore_cache: true,
             gate,
-            patience: Patience::default(),
+            wait_time: WaitTime::default(),
         }
     }
 
@@ -100,8 +100,8 @@ impl Delivery {
 
     /// Waits for something that is no fault of the message, such as what its results are kept in: this does not count
     /// towards the time it may take. What is waited for must have a limit of its own.
-    pub async fn waiting<T>(&self, work: impl Future<Output = T>) -> T {
-        self.patience.wait(work).await
+    pub async fn exclude_from_timeout<T>(&self, work: impl Future<Output = T>) -> T {
+        self.wait_time.wait(work).await
     }
 }
 
@@ -149,20 +149,20 @@ pub trait Handler: Send + Sync + 'static {
 
     /// A name of the message, the same whenever it is read: by it a log that lost its tail is recognised. Without one a
     /// hash of the payload serves.
-    fn context(&self, payload: &[u8]) -> Option<String> {
+    fn message_id(&self, payload: &[u8]) -> Option<String> {
         let _ = payload;
         None
     }
 
     /// How far a partition came by what is stored of it. Asked when its cursor is lost: without an answer, the partition
     /// begins with its first message.
-    async fn origin(&self, partition: &str) -> Result<Option<Origin>, Unavailable> {
+    async fn recovery_point(&self, partition: &str) -> Result<Option<RecoveryPoint>, Unavailable> {
         let _ = partition;
         Ok(None)
     }
 
     /// Notes that a message is dead, at its position. Its dead letter is published afterwards.
-    async fn bury(&self, delivery: Delivery, reason: &str) -> Result<(), Unavailable> {
+    async fn record_dead_letter(&self, delivery: Delivery, reason: &str) -> Result<(), Unavailable> {
         let _ = (delivery, reason);
         Ok(())
     }
@@ -175,22 +175,24 @@ pub trait Handler: Send + Sync + 'static {
 }
 
 /// Runs the handler behind the gate, within its time; a panic is a failure.
-pub(super) async fn process(handler: &dyn Handler, delivery: Delivery, limit: Duration) -> Outcome {
-    let (gate, patience) = (delivery.gate.clone(), delivery.patience.clone());
-    let work = std::panic::AssertUnwindSafe(gate.pass(handler.handle(delivery))).catch_unwind();
-    match patience.within(limit, work).await {
-        Some(Ok(Ok(()))) => Outcome::Done,
-        Some(Ok(Err(Failure::Retry(reason)))) => Outcome::Failed(reason.into()),
-        Some(Ok(Err(Failure::Poison(reason)))) => Outcome::Poison(reason.into()),
-        Some(Ok(Err(Failure::Unavailable))) => Outcome::Unavailable,
-        Some(Err(panic)) => Outcome::Failed(format!("the handler panicked: {}", panic_text(&*panic)).into()),
-        None => Outcome::Failed(format!("it took longer than {limit:?}").into()),
+pub(super) async fn process(handler: &dyn Handler, delivery: Delivery, limit: Duration) -> ProcessOutcome {
+    let (gate, patience) = (delivery.gate.clone(), delivery.wait_time.clone());
+    let work = std::panic::AssertUnwindSafe(gate.poll_while_open(handler.handle(delivery))).catch_unwind();
+    match patience.timeout(limit, work).await {
+        Some(Ok(Ok(()))) => ProcessOutcome::Done,
+        Some(Ok(Err(Failure::Retry(reason)))) => ProcessOutcome::Failed(reason.into()),
+        Some(Ok(Err(Failure::Poison(reason)))) => ProcessOutcome::Poison(reason.into()),
+        Some(Ok(Err(Failure::Unavailable))) => ProcessOutcome::Unavailable,
+        Some(Err(panic)) => {
+            ProcessOutcome::Failed(format!("the handler panicked: {}", panic_text(&*panic)).into())
+        }
+        None => ProcessOutcome::Failed(format!("it took longer than {limit:?}").into()),
     }
 }
 
 /// The name of a message; one whose naming panics is named as by default.
 pub(super) fn context_of(handler: &dyn Handler, payload: &[u8]) -> Arc<str> {
-    let name = std::panic::AssertUnwindSafe(|| handler.context(payload));
+    let name = std::panic::AssertUnwindSafe(|| handler.message_id(payload));
     std::panic::catch_unwind(name).ok().flatten().unwrap_or_else(|| hash(payload)).into()
 }
 
@@ -199,7 +201,7 @@ fn hash(payload: &[u8]) -> String {
 }
 
 /// Asks the handler about what is stored: a panic, or no answer in time, is none.
-pub(super) async fn asked<T>(
+pub(super) async fn call_with_timeout<T>(
     limit: Duration,
     question: impl Future<Output = Result<T, Unavailable>>,
 ) -> Result<T, Unavailable> {
@@ -211,7 +213,7 @@ pub(super) async fn asked<T>(
 }
 
 /// Tells the handler that a message is committed; what it makes of it is its own affair.
-pub(super) fn tell_committed(handler: &dyn Handler, partition: &str, position: Position) {
+pub(super) fn notify_committed(handler: &dyn Handler, partition: &str, position: Position) {
     let tell = std::panic::AssertUnwindSafe(|| handler.committed(partition, position));
     let _ = std::panic::catch_unwind(tell);
 }

@@ -14,21 +14,21 @@ use super::problem::Problem;
 use crate::core::WorkerState;
 
 /// A hook that has not returned by then is given up.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 /// More problems than this do not wait for a hook that is busy; they are counted all the same.
-const WAITING_PROBLEMS: usize = 1000;
+const MAX_QUEUED_PROBLEMS: usize = 1000;
 
 /// What a hook may fail with.
 pub type HookError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A partition that this worker owns now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owned {
+pub struct OwnedPartition {
     /// Its name.
     pub partition: Arc<str>,
     /// Without a log: a fencing token, above that of every earlier owner. Show it to whatever you write to, and let that
     /// refuse a lower one. A partition comes again with a higher one after this worker had stopped itself.
-    pub take: Option<u64>,
+    pub fencing_token: Option<u64>,
 }
 
 /// What a user is told. Calls come one after the other, in the order things happened. One that fails, panics or does not
@@ -54,7 +54,7 @@ pub trait Hooks: Send + Sync + 'static {
     /// owner begin (after 30 s at the latest).
     async fn on_assignment_changed(
         &self,
-        added: Vec<Owned>,
+        added: Vec<OwnedPartition>,
         removed: Vec<Arc<str>>,
     ) -> Result<(), HookError> {
         let _ = (added, removed);
@@ -75,14 +75,14 @@ pub trait Hooks: Send + Sync + 'static {
 }
 
 /// Nobody is told anything.
-pub(super) struct Silence;
+pub(super) struct NoHooks;
 
-impl Hooks for Silence {}
+impl Hooks for NoHooks {}
 
 /// A call that waits for its turn.
-pub(super) enum Call {
+pub(super) enum HookCall {
     Assignment {
-        added: Vec<Owned>,
+        added: Vec<OwnedPartition>,
         removed: Vec<Arc<str>>,
         done: Option<Box<dyn FnOnce() + Send>>,
     },
@@ -97,60 +97,60 @@ pub(super) enum Call {
 
 /// Where calls are put in. Clones are the same queue.
 #[derive(Clone)]
-pub(super) struct Queue {
-    calls: mpsc::UnboundedSender<Call>,
+pub(super) struct HookQueue {
+    calls: mpsc::UnboundedSender<HookCall>,
     problems: Arc<AtomicUsize>,
     metrics: Metrics,
 }
 
-impl Queue {
+impl HookQueue {
     /// A queue that is served until its last clone is dropped.
     pub(super) fn start(hooks: Arc<dyn Hooks>, metrics: Metrics) -> Self {
         let (calls, waiting) = mpsc::unbounded_channel();
         let problems = Arc::new(AtomicUsize::new(0));
-        let server = Server { hooks, metrics: metrics.clone(), problems: problems.clone() };
+        let server = HookRunner { hooks, metrics: metrics.clone(), problems: problems.clone() };
         tokio::spawn(server.serve(waiting));
         Self { calls, problems, metrics }
     }
 
     /// Waits until everything that waits now is through, for as long as one hook may take.
-    pub(super) async fn flushed(&self) {
+    pub(super) async fn flush(&self) {
         let (through, is_through) = oneshot::channel();
-        self.call(Call::Flush(through));
-        let _ = tokio::time::timeout(PATIENCE, is_through).await;
+        self.call(HookCall::Flush(through));
+        let _ = tokio::time::timeout(HOOK_TIMEOUT, is_through).await;
     }
 
-    pub(super) fn call(&self, call: Call) {
+    pub(super) fn call(&self, call: HookCall) {
         // The server ends after every queue; a call to nobody is nobody's loss.
         let _ = self.calls.send(call);
     }
 
     pub(super) fn report(&self, problem: Problem) {
         self.metrics.problem(&problem);
-        if self.problems.fetch_add(1, Ordering::Relaxed) < WAITING_PROBLEMS {
-            self.call(Call::Problem(problem));
+        if self.problems.fetch_add(1, Ordering::Relaxed) < MAX_QUEUED_PROBLEMS {
+            self.call(HookCall::Problem(problem));
         } else {
             self.problems.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
-struct Server {
+struct HookRunner {
     hooks: Arc<dyn Hooks>,
     metrics: Metrics,
     problems: Arc<AtomicUsize>,
 }
 
-impl Server {
-    async fn serve(self, mut waiting: mpsc::UnboundedReceiver<Call>) {
+impl HookRunner {
+    async fn serve(self, mut waiting: mpsc::UnboundedReceiver<HookCall>) {
         while let Some(call) = waiting.recv().await {
             let problem = match call {
-                Call::Problem(problem) => {
+                HookCall::Problem(problem) => {
                     self.problems.fetch_sub(1, Ordering::Relaxed);
                     self.tell(problem).await;
                     None
                 }
-                Call::Flush(through) => {
+                HookCall::Flush(through) => {
                     let _ = through.send(());
                     None
                 }
@@ -165,35 +165,36 @@ impl Server {
 
     /// A failure of the last resort has nowhere to go but the counter.
     async fn tell(&self, problem: Problem) {
-        if let Some(worse) = self.run(Call::Problem(problem)).await {
+        if let Some(worse) = self.run(HookCall::Problem(problem)).await {
             self.metrics.problem(&worse);
         }
     }
 
     /// Runs one call on a thread of its own, since it may block that. Says what went wrong.
-    async fn run(&self, call: Call) -> Option<Problem> {
+    async fn run(&self, call: HookCall) -> Option<Problem> {
         let hooks = self.hooks.clone();
         let runtime = runtime::Handle::current();
         let (give_up, given_up) = oneshot::channel::<()>();
         let (name, done, running) = match call {
-            Call::Assignment { added, removed, done } => {
+            HookCall::Assignment { added, removed, done } => {
                 let run = move || {
-                    runtime.block_on(or_given_up(hooks.on_assignment_changed(added, removed), given_up))
+                    runtime.block_on(within_timeout(hooks.on_assignment_changed(added, removed), given_up))
                 };
                 ("on_assignment_changed", done, tokio::task::spawn_blocking(run))
             }
-            Call::State { from, to } => {
-                let run = move || runtime.block_on(or_given_up(hooks.on_state_changed(from, to), given_up));
+            HookCall::State { from, to } => {
+                let run =
+                    move || runtime.block_on(within_timeout(hooks.on_state_changed(from, to), given_up));
                 ("on_state_changed", None, tokio::task::spawn_blocking(run))
             }
-            Call::Problem(problem) => {
-                let run = move || runtime.block_on(or_given_up(hooks.on_error(problem), given_up));
+            HookCall::Problem(problem) => {
+                let run = move || runtime.block_on(within_timeout(hooks.on_error(problem), given_up));
                 ("on_error", None, tokio::task::spawn_blocking(run))
             }
-            Call::Flush(_) => return None,
+            HookCall::Flush(_) => return None,
         };
         let mut running = running;
-        let ended = tokio::time::timeout(PATIENCE, &mut running).await;
+        let ended = tokio::time::timeout(HOOK_TIMEOUT, &mut running).await;
         if let Some(done) = done {
             done();
         }
@@ -209,14 +210,14 @@ impl Server {
                 drop(give_up);
                 // One that waits is dropped now; one that blocks its thread keeps its place until it is through.
                 let _ = running.await;
-                Some(Problem::HookStuck { hook: name, after: PATIENCE })
+                Some(Problem::HookStuck { hook: name, after: HOOK_TIMEOUT })
             }
         }
     }
 }
 
 /// None if it was given up.
-async fn or_given_up(
+async fn within_timeout(
     hook: impl Future<Output = Result<(), HookError>>,
     given_up: oneshot::Receiver<()>,
 ) -> Option<Result<(), HookError>> {

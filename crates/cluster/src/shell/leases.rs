@@ -4,27 +4,27 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{Election, Error, Lease, LeaseWatch};
-use crate::codec::{holder_of, holder_text};
+use crate::codec::{format_incarnation, parse_incarnation};
 use crate::core::types::{self, Entry, Epoch, Revision, Value};
-use crate::core::{Condition, Tenure, Written};
+use crate::core::{Condition, LeaseExpiry, Written};
 
 /// The core speaks only of what it was told last: nobody asks for a lease from before these.
-const REMEMBERED: usize = 8;
+const MAX_RECENT_LEASES: usize = 8;
 
 /// The election, and the leases it has shown: the core names them by their revisions.
-pub(super) struct Leases {
+pub(super) struct LeaseAdapter {
     election: Arc<dyn Election>,
-    shown: Mutex<VecDeque<Lease>>,
+    recent: Mutex<VecDeque<Lease>>,
 }
 
-impl Leases {
+impl LeaseAdapter {
     pub(super) fn new(election: Arc<dyn Election>) -> Self {
-        Self { election, shown: Mutex::default() }
+        Self { election, recent: Mutex::default() }
     }
 
     /// Whether leases are granted by somebody who may be away while the broker is there.
-    pub(super) fn grantor_is_apart(&self) -> bool {
-        matches!(self.election.tenure(), Tenure::Term(_))
+    pub(super) fn has_external_agent(&self) -> bool {
+        matches!(self.election.tenure(), LeaseExpiry::AfterTerm(_))
     }
 
     pub(super) async fn watch(&self) -> Result<LeaseWatch, Error> {
@@ -40,7 +40,7 @@ impl Leases {
                     Condition::Revision(revision) => Some(self.shown(revision)?),
                     Condition::Absent | Condition::None => None,
                 };
-                self.election.take(&holder_text(wanted.holder), from.as_ref(), wanted.epoch.0).await?
+                self.election.take(&format_incarnation(wanted.holder), from.as_ref(), wanted.epoch.0).await?
             }
         };
         let entry = self.note(&lease)?;
@@ -67,12 +67,12 @@ impl Leases {
 
     /// Remembers a lease, and says it in the core's words.
     pub(super) fn note(&self, lease: &Lease) -> Result<Entry, Error> {
-        let holder = holder_of(&lease.holder)
+        let holder = parse_incarnation(&lease.holder)
             .map_err(|reason| Error::invalid(format!("lease with epoch {}", lease.epoch), reason))?;
         let mut shown = self.lock();
         shown.retain(|known| known.revision != lease.revision);
         shown.push_front(lease.clone());
-        shown.truncate(REMEMBERED);
+        shown.truncate(MAX_RECENT_LEASES);
         let value = types::Lease { holder, epoch: Epoch(lease.epoch), renewals: lease.renewals };
         Ok(Entry { value: Value::Lease(value), revision: lease.revision, stored_at: 0 })
     }
@@ -89,6 +89,6 @@ impl Leases {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Lease>> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

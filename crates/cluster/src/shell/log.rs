@@ -9,17 +9,20 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 
-use super::broker::{AT_ONCE, Broker, names};
+use super::backend_client::{BackendClient, MAX_PARALLEL_REQUESTS, names};
 use super::handler::{Handler, context_of};
-use super::subjects::Subjects as SubjectNames;
-use crate::backend::{self, Error, Expect, Log};
-use crate::core::types::Partitions;
-use crate::core::{Event, Last, LogInfo, Message, Page, ReadError, Subjects, Survey, Ticket, Work};
+use super::subjects::SubjectScheme as SubjectNames;
+use crate::backend::{self, AppendCondition, Error, Log};
+use crate::core::types::PartitionList;
+use crate::core::{
+    Event, LastMessage, LogInfo, LogInspection, LogPage, Message, ProcessRequest, ReadError, RequestId,
+    SubjectList,
+};
 
 /// More partitions than this are first sorted into those that have messages and those that have none.
-const MANY: usize = 100;
+const SUBJECT_LIST_THRESHOLD: usize = 100;
 
-impl Broker {
+impl BackendClient {
     fn log(&self) -> Result<&Arc<dyn Log>, Error> {
         let missing = || Error::invalid("log", "this worker was started without one");
         self.logs.as_ref().map(|(log, _)| log).ok_or_else(missing)
@@ -27,96 +30,99 @@ impl Broker {
 
     async fn info(&self) -> Result<backend::LogInfo, Error> {
         let log = self.log()?;
-        self.ask("info of the log", log.info()).await
+        self.request("info of the log", log.info()).await
     }
 
     /// Reads something of the log, with what the log says of itself around it.
-    async fn around<T>(&self, read: impl Future<Output = Result<T, Error>>) -> Result<(LogInfo, T), Error> {
+    async fn with_log_info<T>(
+        &self,
+        read: impl Future<Output = Result<T, Error>>,
+    ) -> Result<(LogInfo, T), Error> {
         let before = self.info().await?;
         let found = read.await?;
         let after = self.info().await?;
         if before.created != after.created || after.last < before.last || after.first > before.last + 1 {
             return Err(Error::failed("reading the log", "it changed meanwhile"));
         }
-        Ok((LogInfo { stream: before.created, first: after.first, last: before.last }, found))
+        Ok((LogInfo { log_id: before.created, first: after.first, last: before.last }, found))
     }
 
     /// Carries out [`crate::core::Effect::SurveyLog`].
-    pub(super) async fn survey(
+    pub(super) async fn inspect_log(
         &self,
-        ticket: Ticket,
+        request_id: RequestId,
         partitions: Vec<Arc<str>>,
         handler: &dyn Handler,
     ) -> Event {
-        let result = self.around(self.lasts(&partitions)).await;
-        let last = |message: backend::Message| Last {
+        let result = self.with_log_info(self.lasts(&partitions)).await;
+        let last = |message: backend::Message| LastMessage {
             sequence: message.sequence,
-            context: context_of(handler, &message.payload),
+            message_id: context_of(handler, &message.payload),
         };
         let result = result.map(|(info, messages)| {
             let lasts = messages.into_iter().map(|message| message.map(last)).collect();
-            Survey { info, lasts }
+            LogInspection { info, last_messages: lasts }
         });
-        Event::Surveyed { ticket, result: result.map_err(|_| ReadError) }
+        Event::LogInspected { request_id, result: result.map_err(|_| ReadError) }
     }
 
     async fn lasts(&self, partitions: &[Arc<str>]) -> Result<Vec<Option<backend::Message>>, Error> {
         let log = self.log()?;
-        let filled = match partitions.len() > MANY {
-            true => Some(self.ask("subjects of the log", log.subjects()).await?),
+        let filled = match partitions.len() > SUBJECT_LIST_THRESHOLD {
+            true => Some(self.request("subjects of the log", log.subjects()).await?),
             false => None,
         };
         let last = |name: Arc<str>| {
             let filled = filled.as_ref();
             async move {
-                let subject = self.subjects.of(&name);
+                let subject = self.subjects.subject(&name);
                 if filled.is_some_and(|filled| !filled.contains_key(&subject)) {
                     return Ok(None);
                 }
-                self.ask(&subject, log.last(&subject)).await
+                self.request(&subject, log.last(&subject)).await
             }
         };
-        stream::iter(partitions.iter().cloned().map(last)).buffered(AT_ONCE).try_collect().await
+        stream::iter(partitions.iter().cloned().map(last)).buffered(MAX_PARALLEL_REQUESTS).try_collect().await
     }
 
     /// Carries out [`crate::core::Effect::ReadLog`].
-    pub(super) async fn page(
+    pub(super) async fn read_log(
         &self,
-        ticket: Ticket,
+        request_id: RequestId,
         partition: Arc<str>,
         from: u64,
         leader: bool,
         handler: &dyn Handler,
     ) -> Event {
-        let subject = self.subjects.of(&partition);
+        let subject = self.subjects.subject(&partition);
         let message = |message: backend::Message| Message {
             sequence: message.sequence,
-            context: context_of(handler, &message.payload),
+            message_id: context_of(handler, &message.payload),
             stored_at: message.stored_at,
             payload: Arc::from(&*message.payload),
         };
         let result = match leader {
             true => {
-                let read = self.around(self.next_two(&subject, from)).await;
+                let read = self.with_log_info(self.next_two(&subject, from)).await;
                 read.map(|(info, messages)| (Some(info), messages))
             }
             false => match self.log() {
                 Ok(log) => {
-                    self.ask(&subject, log.read(&subject, from, 2)).await.map(|messages| (None, messages))
+                    self.request(&subject, log.read(&subject, from, 2)).await.map(|messages| (None, messages))
                 }
                 Err(error) => Err(error),
             },
         };
         let page = result
-            .map(|(info, messages)| Page { info, messages: messages.into_iter().map(message).collect() });
-        Event::Paged { ticket, result: page.map_err(|_| ReadError) }
+            .map(|(info, messages)| LogPage { info, messages: messages.into_iter().map(message).collect() });
+        Event::LogRead { request_id, result: page.map_err(|_| ReadError) }
     }
 
     async fn next_two(&self, subject: &str, from: u64) -> Result<Vec<backend::Message>, Error> {
         let log = self.log()?;
         let mut messages = Vec::with_capacity(2);
-        if let Some(first) = self.ask(subject, log.next(subject, from)).await? {
-            let second = self.ask(subject, log.next(subject, first.sequence + 1)).await?;
+        if let Some(first) = self.request(subject, log.next(subject, from)).await? {
+            let second = self.request(subject, log.next(subject, first.sequence + 1)).await?;
             messages.push(first);
             messages.extend(second);
         }
@@ -124,15 +130,15 @@ impl Broker {
     }
 
     /// Carries out [`crate::core::Effect::ListSubjects`]. Only partitions that no list has are asked for.
-    pub(super) async fn list_subjects(&self, ticket: Ticket, listed: &Partitions) -> Event {
-        let result = self.around(self.strangers(listed)).await;
-        let result = result.map(|(info, lasts)| Subjects { stream: info.stream, lasts });
-        Event::Subjects { ticket, result: result.map_err(|_| ReadError) }
+    pub(super) async fn list_subjects(&self, request_id: RequestId, listed: &PartitionList) -> Event {
+        let result = self.with_log_info(self.unlisted_partitions(listed)).await;
+        let result = result.map(|(info, lasts)| SubjectList { log_id: info.log_id, lasts });
+        Event::Subjects { request_id, result: result.map_err(|_| ReadError) }
     }
 
-    async fn strangers(&self, listed: &Partitions) -> Result<Vec<(Arc<str>, u64)>, Error> {
+    async fn unlisted_partitions(&self, listed: &PartitionList) -> Result<Vec<(Arc<str>, u64)>, Error> {
         let log = self.log()?;
-        let subjects = self.ask("subjects of the log", log.subjects()).await?;
+        let subjects = self.request("subjects of the log", log.subjects()).await?;
         let listed = names(listed);
         let found = subjects.keys().filter_map(|subject| self.subjects.partition(subject));
         let strangers: Vec<Arc<str>> = found.filter(|name| !listed.contains(&**name)).collect();
@@ -143,38 +149,39 @@ impl Broker {
     /// Carries out [`crate::core::Effect::PublishDead`].
     pub(super) async fn publish_dead(
         &self,
-        ticket: Ticket,
+        request_id: RequestId,
         partition: Arc<str>,
-        work: Box<Work>,
+        work: Box<ProcessRequest>,
         reason: Arc<str>,
     ) -> Event {
         let happened = match &self.logs {
             Some((_, dead_letters)) => {
-                let subject = SubjectNames::dead(&partition, work.position);
+                let subject = SubjectNames::dead_letter_subject(&partition, work.position);
                 let letter = dead_letter(&partition, &work, &reason);
-                let appended =
-                    self.ask(&subject, dead_letters.append(&subject, letter, Expect::EmptySubject)).await;
+                let appended = self
+                    .request(&subject, dead_letters.append(&subject, letter, AppendCondition::EmptySubject))
+                    .await;
                 // A refusal means that it is there.
                 appended.map_or_else(|error| error.is_conflict(), |_| true)
             }
             None => false,
         };
-        Event::Done { ticket, happened }
+        Event::DeadLetterStep { request_id, happened }
     }
 }
 
 /// Why a message is dead, and the message in full: as text where it is text, in base64 otherwise.
-fn dead_letter(partition: &str, work: &Work, reason: &str) -> Bytes {
+fn dead_letter(partition: &str, work: &ProcessRequest, reason: &str) -> Bytes {
     let payload = &*work.message.payload;
     let mut letter = json!({
         "v": 1,
         "partition": partition,
         "reason": reason,
         "attempts": work.attempt,
-        "contextId": &*work.message.context,
+        "contextId": &*work.message.message_id,
         "generation": work.position.generation,
         "sequence": work.position.sequence,
-        "stream": work.stream,
+        "stream": work.log_id,
         "storedAt": work.message.stored_at,
     });
     match std::str::from_utf8(payload) {

@@ -12,18 +12,18 @@ use prometheus::{
 
 use super::problem::Problem;
 use crate::core::types::{AssignmentMap, WindowKind};
-use crate::core::{Planned, WorkerState};
+use crate::core::{PlanSummary, WorkerState};
 
 /// The metrics of one worker. Clones are the same metrics; nothing is global.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
-    pub(super) all: Arc<All>,
+    pub(super) all: Arc<Instruments>,
 }
 
 /// Names and meanings are those of the requirements; the last group is ours.
 #[derive(Debug)]
-pub(super) struct All {
+pub(super) struct Instruments {
     pub(super) state: IntGauge,
     pub(super) transitions: IntCounterVec,
     pub(super) state_duration: HistogramVec,
@@ -87,8 +87,8 @@ pub(super) struct All {
 impl Default for Metrics {
     fn default() -> Self {
         let registry = Registry::new();
-        let of = Registering(&registry);
-        let all = All {
+        let of = Registrar(&registry);
+        let all = Instruments {
             state: of.gauge("defender_state", "number of the worker's current state"),
             transitions: of.counters(
                 "defender_state_transitions_total",
@@ -260,7 +260,7 @@ impl Metrics {
                 "hook"
             }
             Problem::Partitions(_) => "partitions",
-            Problem::Doorbell { .. } => "doorbell",
+            Problem::SubscriptionFailed { .. } => "doorbell",
             Problem::Expired { .. } => "expired",
             Problem::LogReplaced { .. } => "log_replaced",
             Problem::Adopted { .. } => "adopted",
@@ -272,7 +272,13 @@ impl Metrics {
         self.all.problems.with_label_values(&[kind]).inc();
     }
 
-    pub(super) fn went(&self, from: WorkerState, to: WorkerState, stayed: Duration, leads: bool) {
+    pub(super) fn record_transition(
+        &self,
+        from: WorkerState,
+        to: WorkerState,
+        stayed: Duration,
+        leads: bool,
+    ) {
         let all = &self.all;
         all.state.set(i64::from(to.code()));
         all.transitions.with_label_values(&[from.name(), to.name()]).inc();
@@ -298,7 +304,7 @@ impl Metrics {
 
     /// Records that the leader has calculated a map. The calculation is timed as a whole. Placing goes through the partitions
     /// once and each round of balancing does so again, so the time is divided by their numbers.
-    pub(super) fn planned(&self, planned: &Planned, took: Duration) {
+    pub(super) fn record_plan(&self, planned: &PlanSummary, took: Duration) {
         let all = &self.all;
         let trigger = match planned.window {
             _ if planned.emergency => "crash",
@@ -323,7 +329,7 @@ impl Metrics {
     }
 
     /// The leader publishes a map.
-    pub(super) fn published(&self, map: &AssignmentMap, took: Duration) {
+    pub(super) fn record_map(&self, map: &AssignmentMap, took: Duration) {
         let all = &self.all;
         all.calculation.observe(took.as_secs_f64());
         all.moved.set(map.moved as i64);
@@ -349,7 +355,7 @@ impl Metrics {
     }
 
     /// What only a leader knows falls to 0 when it leads no more.
-    pub(super) fn leads_no_more(&self, led: Duration) {
+    pub(super) fn reset_leader_gauges(&self, led: Duration) {
         let all = &self.all;
         all.leadership.observe(led.as_secs_f64());
         for gauge in [&all.active, &all.active_heartbeats, &all.moved, &all.pending, &all.rounds] {
@@ -363,9 +369,9 @@ impl Metrics {
 
 /// Makes metrics and registers them. A name that cannot be registered would be a mistake in this file: every name is
 /// there once, and a test gathers them all.
-struct Registering<'a>(&'a Registry);
+struct Registrar<'a>(&'a Registry);
 
-impl Registering<'_> {
+impl Registrar<'_> {
     fn add<C: Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
         let metric = made.unwrap_or_else(|e| unreachable!("a metric of this file: {e}"));
         let added = self.0.register(Box::new(metric.clone()));

@@ -3,10 +3,9 @@
 //! [`Cluster::builder`] takes a backend, partitions, and what to do with them: a [`Handler`] per message, [`Hooks`] that are
 //! told about the assignment, or both. [`Handle`] is what one asks and commands.
 
-mod broker;
+mod backend_client;
 mod builder;
 mod clock;
-mod doorbells;
 mod gate;
 mod handle;
 mod handler;
@@ -15,18 +14,19 @@ mod leases;
 mod log;
 mod metrics;
 mod partitions;
-mod patience;
 mod problem;
 mod subjects;
-mod watching;
+mod subscriptions;
+mod wait_time;
+mod watches;
 mod worker;
 
 pub use builder::{Builder, StartError};
-pub use doorbells::DoorbellConfig;
-pub use handle::{Cluster, CommandError, Handle, Role, Stats, Status};
+pub use handle::{CommandError, Role, Stats, Status, Worker, WorkerHandle};
 pub use handler::{Delivery, Failure, Handler, Unavailable};
-pub use hooks::{HookError, Hooks, Owned};
+pub use hooks::{HookError, Hooks, OwnedPartition};
 pub use metrics::Metrics;
-pub use partitions::{BadPartitions, FilePartitions, KvPartitions, PartitionSource};
+pub use partitions::{FilePartitions, KvPartitions, PartitionListError, PartitionSource};
 pub use problem::Problem;
-pub use subjects::Subjects;
+pub use subjects::SubjectScheme;
+pub use subscriptions::SubscriptionConfig;

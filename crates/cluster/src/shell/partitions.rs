@@ -9,11 +9,11 @@ use thiserror::Error;
 use super::hooks::HookError;
 use crate::backend::Kv;
 use crate::codec::check_partition;
-use crate::core::types::Partitions;
+use crate::core::types::PartitionList;
 
 /// A list of partitions that cannot be used.
 #[derive(Debug, Error)]
-pub enum BadPartitions {
+pub enum PartitionListError {
     /// A name cannot be used.
     #[error("partition {name:?}: {reason}")]
     Name {
@@ -86,11 +86,11 @@ impl PartitionSource for KvPartitions {
     }
 }
 
-fn lines(text: &str) -> Result<Vec<(String, u64)>, BadPartitions> {
+fn lines(text: &str) -> Result<Vec<(String, u64)>, PartitionListError> {
     let content = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
     let mut partitions = Vec::new();
     for (index, line) in text.lines().map(content).enumerate().filter(|(_, line)| !line.is_empty()) {
-        let bad = || BadPartitions::Line { line: index + 1, text: line.clone() };
+        let bad = || PartitionListError::Line { line: index + 1, text: line.clone() };
         let (name, weight) = line.split_once(',').unwrap_or((&line, "1"));
         partitions.push((name.trim().to_owned(), weight.trim().parse().map_err(|_| bad())?));
     }
@@ -98,11 +98,11 @@ fn lines(text: &str) -> Result<Vec<(String, u64)>, BadPartitions> {
 }
 
 /// Asks a source, and checks what it says.
-pub(super) async fn load(source: &dyn PartitionSource) -> Result<Arc<Partitions>, BadPartitions> {
-    let mut partitions = source.partitions().await.map_err(BadPartitions::Source)?;
+pub(super) async fn load(source: &dyn PartitionSource) -> Result<Arc<PartitionList>, PartitionListError> {
+    let mut partitions = source.partitions().await.map_err(PartitionListError::Source)?;
     for (name, _) in &partitions {
         check_partition(name)
-            .map_err(|e| BadPartitions::Name { name: name.clone(), reason: e.to_string() })?;
+            .map_err(|e| PartitionListError::Name { name: name.clone(), reason: e.to_string() })?;
     }
     partitions.sort();
     // One that stands twice has its heaviest weight.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::backend;
-use crate::codec::BadValue;
+use crate::codec::DecodeError;
 
 /// Something went wrong, or is worth a look. The worker goes on.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -17,7 +17,7 @@ pub enum Problem {
     Backend(backend::Error),
     /// A stored value cannot be read.
     #[error("{0}")]
-    BadValue(#[from] BadValue),
+    BadValue(#[from] DecodeError),
     /// A bucket or a log was removed; it is made again.
     #[error("{0}; it is made again")]
     Removed(backend::Error),
@@ -63,7 +63,7 @@ pub enum Problem {
     Partitions(String),
     /// No bell could be hung up for a partition: the sweep alone serves it.
     #[error("no doorbell for {partition}: {reason}; it is looked at every sweep")]
-    Doorbell {
+    SubscriptionFailed {
         /// The partition.
         partition: Arc<str>,
         /// Why.

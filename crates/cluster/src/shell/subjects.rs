@@ -16,19 +16,19 @@ use crate::core::Position;
 /// assert_eq!(Subjects::new("work", "").of("17"), "work.17");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subjects {
+pub struct SubjectScheme {
     prefix: String,
     suffix: String,
 }
 
-impl Default for Subjects {
+impl Default for SubjectScheme {
     /// Those of the notifications: `dc.{tool}.{chamber}.completed`.
     fn default() -> Self {
         Self::new("dc", "completed")
     }
 }
 
-impl Subjects {
+impl SubjectScheme {
     /// Subjects with that first token and that last one, or none.
     pub fn new(prefix: &str, suffix: &str) -> Self {
         let suffix = if suffix.is_empty() { String::new() } else { format!(".{suffix}") };
@@ -36,7 +36,7 @@ impl Subjects {
     }
 
     /// The subject of a partition.
-    pub fn of(&self, partition: &str) -> String {
+    pub fn subject(&self, partition: &str) -> String {
         format!("{}{}{}", self.prefix, partition.replace(':', "."), self.suffix)
     }
 
@@ -47,7 +47,7 @@ impl Subjects {
     }
 
     /// Where a dead letter goes.
-    pub(super) fn dead(partition: &str, position: Position) -> String {
+    pub(super) fn dead_letter_subject(partition: &str, position: Position) -> String {
         let Position { generation, sequence } = position;
         format!("dlq.{}.{generation}-{sequence}", partition.replace(':', "."))
     }

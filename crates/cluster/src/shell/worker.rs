@@ -8,39 +8,40 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::broker::{Broker, TIMEOUT};
+use super::backend_client::{BackendClient, TIMEOUT};
 use super::clock;
-use super::doorbells::{DoorbellConfig, Doorbells};
 use super::gate::Gate;
-use super::handle::{Command, Role, Status};
+use super::handle::{Role, Status, WorkerCommand};
 use super::handler::{self, Delivery, Handler};
-use super::hooks::{Call, Owned, Queue};
+use super::hooks::{HookCall, HookQueue, OwnedPartition};
 use super::metrics::Metrics;
 use super::partitions::{self, PartitionSource};
 use super::problem::Problem;
-use super::watching::{Signal, WATCHED, Watching};
+use super::subscriptions::{SubscriptionConfig, WakeUpSubscriptions};
+use super::watches::{Signal, WATCHED, WatchTask};
 use crate::codec::Bucket;
-use crate::core::types::{Key, Partitions, Pod, Time, Value, Version, WorkerId};
+use crate::core::types::{Key, PartitionList, Pod, Time, Value, Version, WorkerId};
 use crate::core::{
-    Config, Effect, Event, Notice, Outcome, Purpose, ReadError, Ticket, Warning, Work, Worker, WorkerState,
+    Config, Effect, Event, Notice, ProcessOutcome, ProcessRequest, Purpose, ReadError, RequestId, Warning,
+    WorkerCore, WorkerState,
 };
 
 /// So many events are handled before the clock is looked at again.
-const AT_ONCE: usize = 256;
+const MAX_EVENTS_PER_ITERATION: usize = 256;
 /// What leaving may take beyond the drain: each of its writes may run into its time-out.
-const LEAVING: Duration = Duration::from_secs(20);
+const SHUTDOWN_MARGIN: Duration = Duration::from_secs(20);
 
 /// Everything of a worker that outlives its beginnings anew.
-pub(super) struct Shell {
-    pub(super) broker: Arc<Broker>,
+pub(super) struct WorkerShell {
+    pub(super) broker: Arc<BackendClient>,
     pub(super) config: Config,
     pub(super) pod: Pod,
-    pub(super) partitions: Arc<Partitions>,
+    pub(super) partitions: Arc<PartitionList>,
     pub(super) source: Arc<dyn PartitionSource>,
     pub(super) handler: Option<Arc<dyn Handler>>,
-    pub(super) hooks: Queue,
+    pub(super) hooks: HookQueue,
     pub(super) metrics: Metrics,
-    pub(super) doorbells: DoorbellConfig,
+    pub(super) doorbells: SubscriptionConfig,
     /// When the event loop last went round, in milliseconds.
     pub(super) turned: Arc<AtomicU64>,
     pub(super) gate: Gate,
@@ -48,17 +49,17 @@ pub(super) struct Shell {
 }
 
 /// Why a life of the core ended.
-enum End {
+enum SessionEnd {
     /// Everything is done.
     Exit,
     /// A bucket was made anew: what the core knows is not true any more.
     Replaced(Bucket),
 }
 
-impl Shell {
+impl WorkerShell {
     /// Runs until it is told to leave and has left.
-    pub(super) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
-        while let End::Replaced(bucket) = Life::begin(&mut self).run(&mut orders).await {
+    pub(super) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<WorkerCommand>) {
+        while let SessionEnd::Replaced(bucket) = CoreSession::begin(&mut self).run(&mut orders).await {
             self.gate.set(None);
             self.hooks.report(Problem::BucketReplaced(bucket_name(bucket)));
             // Whoever makes a bucket anew may not be through with it.
@@ -66,7 +67,7 @@ impl Shell {
         }
         self.gate.set(None);
         // Whoever waits for the end has been told everything before.
-        self.hooks.flushed().await;
+        self.hooks.flush().await;
         self.status.send_modify(|status| status.ended = true);
     }
 }
@@ -82,103 +83,107 @@ fn bucket_name(bucket: Bucket) -> &'static str {
 }
 
 /// The core from its start to its end, and all that runs for it. Dropping it ends all of that.
-struct Life<'a> {
-    shell: &'a mut Shell,
-    core: Worker,
+struct CoreSession<'a> {
+    shell: &'a mut WorkerShell,
+    core: WorkerCore,
     signals: mpsc::UnboundedSender<Signal>,
     inbox: mpsc::UnboundedReceiver<Signal>,
     /// Requests, watches and handlers.
     tasks: JoinSet<()>,
     /// What processes a message of a partition.
     running: HashMap<Arc<str>, AbortHandle>,
-    bells: Doorbells,
+    subscriptions: WakeUpSubscriptions,
     /// The watches that have told what was there.
-    current: BTreeSet<Bucket>,
+    synced: BTreeSet<Bucket>,
     owned: BTreeSet<Arc<str>>,
     /// Taken, and not told yet.
-    granted: Vec<Owned>,
+    pending_grants: Vec<OwnedPartition>,
     /// When each worker was last heard.
-    heard: BTreeMap<WorkerId, Time>,
-    began: Time,
+    last_heartbeats: BTreeMap<WorkerId, Time>,
+    started_at: Time,
     leading_since: Option<Time>,
-    leave_until: Option<Time>,
+    shutdown_deadline: Option<Time>,
     transitions: usize,
     since: Time,
 }
 
-impl<'a> Life<'a> {
-    fn begin(shell: &'a mut Shell) -> Self {
+impl<'a> CoreSession<'a> {
+    fn begin(shell: &'a mut WorkerShell) -> Self {
         let now = clock::now();
         let (signals, inbox) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         let newest_map = Arc::new(AtomicU64::new(0));
         for bucket in WATCHED {
             let (broker, signals, newest_map) = (shell.broker.clone(), signals.clone(), newest_map.clone());
-            tasks.spawn(Watching { broker, bucket, signals, newest_map }.run());
+            tasks.spawn(WatchTask { broker, bucket, signals, newest_map }.run());
         }
-        let bells =
-            Doorbells::new(shell.broker.clone(), shell.doorbells, shell.metrics.clone(), signals.clone());
+        let bells = WakeUpSubscriptions::new(
+            shell.broker.clone(),
+            shell.doorbells,
+            shell.metrics.clone(),
+            signals.clone(),
+        );
         Self {
-            core: Worker::new(now, shell.pod.clone(), shell.config.clone()),
+            core: WorkerCore::new(now, shell.pod.clone(), shell.config.clone()),
             shell,
             signals,
             inbox,
             tasks,
             running: HashMap::new(),
-            bells,
-            current: BTreeSet::new(),
+            subscriptions: bells,
+            synced: BTreeSet::new(),
             owned: BTreeSet::new(),
-            granted: Vec::new(),
-            heard: BTreeMap::new(),
-            began: now,
+            pending_grants: Vec::new(),
+            last_heartbeats: BTreeMap::new(),
+            started_at: now,
             leading_since: None,
-            leave_until: None,
+            shutdown_deadline: None,
             transitions: 0,
             since: now,
         }
     }
 
     /// The event loop.
-    async fn run(mut self, orders: &mut mpsc::UnboundedReceiver<Command>) -> End {
+    async fn run(mut self, orders: &mut mpsc::UnboundedReceiver<WorkerCommand>) -> SessionEnd {
         let mut end = self.handle(Event::Partitions(self.shell.partitions.clone()));
         while end.is_none() {
             let now = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
             self.shell.turned.store(now, Ordering::Relaxed);
-            let due = [self.core.next_deadline(), self.leave_until].into_iter().flatten().min();
+            let due = [self.core.next_deadline(), self.shutdown_deadline].into_iter().flatten().min();
             let wait = due.map_or(Duration::from_secs(3600), |due| due.saturating_sub(clock::now()));
             tokio::select! {
                 biased;
                 Some(signal) = self.inbox.recv() => {
-                    end = self.signalled(signal);
-                    for _ in 0..AT_ONCE {
+                    end = self.on_signal(signal);
+                    for _ in 0..MAX_EVENTS_PER_ITERATION {
                         let Ok(signal) = self.inbox.try_recv() else { break };
                         if end.is_some() { break }
-                        end = self.signalled(signal);
+                        end = self.on_signal(signal);
                     }
                 }
-                Some(order) = orders.recv() => end = self.ordered(order),
+                Some(order) = orders.recv() => end = self.on_command(order),
                 Some(_) = self.tasks.join_next() => {}
                 () = tokio::time::sleep(wait) => end = self.handle(Event::Tick),
             }
             self.grant();
-            if self.leave_until.is_some_and(|until| clock::now() >= until) {
-                end = Some(End::Exit);
+            if self.shutdown_deadline.is_some_and(|until| clock::now() >= until) {
+                end = Some(SessionEnd::Exit);
             }
         }
-        self.let_go_of_everything(None);
-        end.unwrap_or(End::Exit)
+        self.release_all(None);
+        end.unwrap_or(SessionEnd::Exit)
     }
 
-    fn signalled(&mut self, signal: Signal) -> Option<End> {
+    fn on_signal(&mut self, signal: Signal) -> Option<SessionEnd> {
         match signal {
             Signal::Event(event) => {
-                self.note_heard(&event);
+                self.record_heartbeat(&event);
                 self.handle(event)
             }
             Signal::Current(bucket) => {
-                let is_new = self.current.insert(bucket);
-                if is_new && self.current.len() == WATCHED.len() {
-                    let took = clock::now() - self.began;
+                let is_new = self.synced.insert(bucket);
+                if is_new && self.synced.len() == WATCHED.len() {
+                    let took = clock::now() - self.started_at;
                     self.shell.metrics.all.initialization.observe(took.as_secs_f64());
                     return self.handle(Event::Synced);
                 }
@@ -187,21 +192,21 @@ impl<'a> Life<'a> {
             // Bells were silent meanwhile: everything is looked at.
             Signal::Resumed => {
                 let owned: Vec<_> = self.owned.iter().cloned().collect();
-                owned.into_iter().find_map(|partition| self.handle(Event::Rung(partition)))
+                owned.into_iter().find_map(|partition| self.handle(Event::WakeUp(partition)))
             }
-            Signal::Replaced(bucket) => Some(End::Replaced(bucket)),
+            Signal::Replaced(bucket) => Some(SessionEnd::Replaced(bucket)),
         }
     }
 
-    fn ordered(&mut self, order: Command) -> Option<End> {
+    fn on_command(&mut self, order: WorkerCommand) -> Option<SessionEnd> {
         match order {
-            Command::Shutdown => {
+            WorkerCommand::Shutdown => {
                 self.shell.metrics.all.inflight_at_shutdown.set(self.running.len() as i64);
-                let until = clock::now() + self.shell.config.drain_timeout + LEAVING;
-                self.leave_until.get_or_insert(until);
+                let until = clock::now() + self.shell.config.drain_timeout + SHUTDOWN_MARGIN;
+                self.shutdown_deadline.get_or_insert(until);
                 self.handle(Event::Shutdown)
             }
-            Command::Refresh(answer) => {
+            WorkerCommand::Refresh(answer) => {
                 let (source, signals, hooks) =
                     (self.shell.source.clone(), self.signals.clone(), self.shell.hooks.clone());
                 self.tasks.spawn(async move {
@@ -218,7 +223,7 @@ impl<'a> Life<'a> {
     }
 
     /// Gives the core one event, and carries out what it decides.
-    fn handle(&mut self, event: Event) -> Option<End> {
+    fn handle(&mut self, event: Event) -> Option<SessionEnd> {
         if let Event::Partitions(partitions) = &event {
             self.shell.partitions = partitions.clone();
         }
@@ -227,31 +232,31 @@ impl<'a> Life<'a> {
         self.core.handle(now, event, &mut effects);
         let took = clock::now() - now;
         // Before anything else: what runs must know how long it may.
-        self.shell.gate.set(self.core.holder().and_then(|_| self.core.unfenced_until()));
+        self.shell.gate.set(self.core.incarnation().and_then(|_| self.core.unfenced_until()));
         let mut end = None;
         for effect in effects {
-            end = end.or(self.carry_out(effect, took));
+            end = end.or(self.execute(effect, took));
         }
-        self.show();
+        self.publish_status();
         end
     }
 
-    fn carry_out(&mut self, effect: Effect, took: Duration) -> Option<End> {
+    fn execute(&mut self, effect: Effect, took: Duration) -> Option<SessionEnd> {
         let broker = self.shell.broker.clone();
         match effect {
-            Effect::Write { ticket, key, value, condition } => {
-                self.count_write(ticket.purpose, &value, took);
-                if ticket.purpose == Purpose::Farewell {
-                    self.bells.close_all();
+            Effect::Write { request_id, key, value, condition } => {
+                self.count_write(request_id.purpose, &value, took);
+                if request_id.purpose == Purpose::LeaveRecord {
+                    self.subscriptions.close_all();
                 }
                 let metrics = self.shell.metrics.clone();
                 self.request(async move {
-                    let event = broker.write(ticket, key, value, condition, took).await;
+                    let event = broker.write(request_id, key, value, condition, took).await;
                     if let Event::Written { result, .. } = &event {
-                        match ticket.purpose {
+                        match request_id.purpose {
                             Purpose::Heartbeat if result.is_err() => metrics.all.heartbeat_errors.inc(),
                             Purpose::PublishMap if result.is_ok() => {
-                                tokio::spawn(async move { broker.tidy_parts().await });
+                                tokio::spawn(async move { broker.delete_old_parts().await });
                             }
                             _ => {}
                         }
@@ -259,59 +264,68 @@ impl<'a> Life<'a> {
                     event
                 });
             }
-            Effect::Delete { ticket, key, revision } => {
-                self.request(async move { broker.delete(ticket, key, revision).await });
+            Effect::Delete { request_id, key, revision } => {
+                self.request(async move { broker.delete(request_id, key, revision).await });
             }
-            Effect::Read { ticket, key } => self.request(async move { broker.read(ticket, key).await }),
-            Effect::ReadCursors { ticket, partitions } => {
-                self.request(async move { broker.read_cursors(ticket, partitions).await });
+            Effect::Read { request_id, key } => {
+                self.request(async move { broker.read(request_id, key).await })
             }
-            Effect::SurveyLog { ticket, partitions } => {
+            Effect::ReadCursors { request_id, partitions } => {
+                self.request(async move { broker.read_cursors(request_id, partitions).await });
+            }
+            Effect::InspectLog { request_id, partitions } => {
                 let handler = self.shell.handler.clone()?;
-                self.request(async move { broker.survey(ticket, partitions, &*handler).await });
+                self.request(async move { broker.inspect_log(request_id, partitions, &*handler).await });
             }
-            Effect::ListSubjects { ticket } => {
+            Effect::ListSubjects { request_id } => {
                 let listed = self.shell.partitions.clone();
-                self.request(async move { broker.list_subjects(ticket, &listed).await });
+                self.request(async move { broker.list_subjects(request_id, &listed).await });
             }
-            Effect::ReadLog { ticket, partition, from, leader } => {
+            Effect::ReadLog { request_id, partition, from, from_leader: leader } => {
                 let handler = self.shell.handler.clone()?;
-                self.request(async move { broker.page(ticket, partition, from, leader, &*handler).await });
+                self.request(
+                    async move { broker.read_log(request_id, partition, from, leader, &*handler).await },
+                );
             }
-            Effect::PublishDead { ticket, partition, work, reason } => {
+            Effect::PublishDeadLetter { request_id, partition, work, reason } => {
                 let dead = Problem::DeadLetter {
                     partition: partition.clone(),
                     sequence: work.message.sequence,
                     reason: reason.clone(),
                 };
                 self.shell.hooks.report(dead);
-                self.request(async move { broker.publish_dead(ticket, partition, work, reason).await });
+                self.request(async move { broker.publish_dead(request_id, partition, work, reason).await });
             }
-            Effect::ReadOrigin { ticket, partition } => {
+            Effect::ReadRecoveryPoint { request_id, partition } => {
                 let handler = self.shell.handler.clone()?;
                 self.request(async move {
-                    let result = handler::asked(TIMEOUT, handler.origin(&partition)).await;
-                    Event::Traced { ticket, result: result.map_err(|_| ReadError) }
+                    let result =
+                        handler::call_with_timeout(TIMEOUT, handler.recovery_point(&partition)).await;
+                    Event::RecoveryPointRead { request_id, result: result.map_err(|_| ReadError) }
                 });
             }
-            Effect::Bury { ticket, partition, work, reason } => {
+            Effect::RecordDeadLetter { request_id, partition, work, reason } => {
                 let handler = self.shell.handler.clone()?;
                 let delivery = Delivery::new(partition, &work, self.shell.gate.clone());
                 self.request(async move {
-                    let buried = handler::asked(TIMEOUT, handler.bury(delivery, &reason)).await;
-                    Event::Done { ticket, happened: buried.is_ok() }
+                    let buried =
+                        handler::call_with_timeout(TIMEOUT, handler.record_dead_letter(delivery, &reason))
+                            .await;
+                    Event::DeadLetterStep { request_id, happened: buried.is_ok() }
                 });
             }
-            Effect::Process { ticket, partition, work } => {
+            Effect::Process { request_id, partition, work } => {
                 let handler = self.shell.handler.clone()?;
-                self.process(handler, ticket, partition, &work);
+                self.process(handler, request_id, partition, &work);
             }
             Effect::Cancel { partition } => self.cancel(&partition),
             Effect::Fence => self.cancel_all(),
             Effect::Unfence => {}
             Effect::Assign { version, added, removed } => self.assign(version, added, removed),
-            Effect::Grant { partition, take } => self.granted.push(Owned { partition, take: Some(take) }),
-            Effect::Drain => self.let_go_of_everything(Some(self.tell(Event::Drained))),
+            Effect::Grant { partition, fencing_token: take } => {
+                self.pending_grants.push(OwnedPartition { partition, fencing_token: Some(take) })
+            }
+            Effect::Drain => self.release_all(Some(self.event_callback(Event::Drained))),
             Effect::Notice(notice) => self.notice(notice, took),
             Effect::Warn(warning) => self.shell.hooks.report(match warning {
                 Warning::PoolExhausted { ids } => Problem::PoolExhausted { ids },
@@ -319,12 +333,12 @@ impl<'a> Life<'a> {
                 Warning::IdleStandby => Problem::IdleStandby,
             }),
             Effect::Exit => {
-                if let Some(until) = self.leave_until {
-                    let began = until.saturating_sub(self.shell.config.drain_timeout + LEAVING);
+                if let Some(until) = self.shutdown_deadline {
+                    let began = until.saturating_sub(self.shell.config.drain_timeout + SHUTDOWN_MARGIN);
                     let took = clock::now().saturating_sub(began);
                     self.shell.metrics.all.shutdown_duration.observe(took.as_secs_f64());
                 }
-                return Some(End::Exit);
+                return Some(SessionEnd::Exit);
             }
         }
         None
@@ -338,7 +352,13 @@ impl<'a> Life<'a> {
         });
     }
 
-    fn process(&mut self, handler: Arc<dyn Handler>, ticket: Ticket, partition: Arc<str>, work: &Work) {
+    fn process(
+        &mut self,
+        handler: Arc<dyn Handler>,
+        request_id: RequestId,
+        partition: Arc<str>,
+        work: &ProcessRequest,
+    ) {
         self.cancel(&partition);
         let delivery = Delivery::new(partition.clone(), work, self.shell.gate.clone());
         let (signals, metrics) = (self.signals.clone(), self.shell.metrics.clone());
@@ -348,10 +368,10 @@ impl<'a> Life<'a> {
             let timer = metrics.all.process_time.start_timer();
             let outcome = handler::process(&*handler, delivery, limit).await;
             timer.observe_duration();
-            if matches!(outcome, Outcome::Failed(_) | Outcome::Poison(_)) {
+            if matches!(outcome, ProcessOutcome::Failed(_) | ProcessOutcome::Poison(_)) {
                 metrics.all.failed.inc();
             }
-            let _ = signals.send(Signal::Event(Event::Processed { ticket, outcome }));
+            let _ = signals.send(Signal::Event(Event::Processed { request_id, outcome }));
         });
         self.running.insert(partition, task);
     }
@@ -369,47 +389,47 @@ impl<'a> Life<'a> {
     /// A map gives and takes. With a log the partitions themselves see to a clean hand-over; without one, the hook does.
     fn assign(&mut self, version: Version, added: Vec<Arc<str>>, removed: Vec<Arc<str>>) {
         for partition in &removed {
-            self.bells.close(partition);
+            self.subscriptions.close(partition);
             self.owned.remove(partition);
         }
         for partition in &added {
-            self.bells.open(partition);
+            self.subscriptions.open(partition);
             self.owned.insert(partition.clone());
         }
         let assignment = Arc::new(self.owned.clone());
         self.shell.status.send_modify(|status| status.assignment = assignment);
         self.shell.metrics.all.assigned.set(self.owned.len() as i64);
-        self.granted.retain(|granted| !removed.contains(&granted.partition));
-        let with_log = self.shell.config.log;
+        self.pending_grants.retain(|granted| !removed.contains(&granted.partition));
+        let with_log = self.shell.config.consumes_log;
         if !with_log && removed.is_empty() {
             return;
         }
-        let told = |partition| Owned { partition, take: None };
+        let told = |partition| OwnedPartition { partition, fencing_token: None };
         let added = if with_log { added.into_iter().map(told).collect() } else { Vec::new() };
-        let done = (!removed.is_empty()).then(|| self.tell(Event::LetGo(version)));
-        self.shell.hooks.call(Call::Assignment { added, removed, done });
+        let done = (!removed.is_empty()).then(|| self.event_callback(Event::Released(version)));
+        self.shell.hooks.call(HookCall::Assignment { added, removed, done });
     }
 
     /// Tells what was taken since the last turn, all at once.
     fn grant(&mut self) {
-        if !self.granted.is_empty() {
-            let added = std::mem::take(&mut self.granted);
-            self.shell.hooks.call(Call::Assignment { added, removed: Vec::new(), done: None });
+        if !self.pending_grants.is_empty() {
+            let added = std::mem::take(&mut self.pending_grants);
+            self.shell.hooks.call(HookCall::Assignment { added, removed: Vec::new(), done: None });
         }
     }
 
     /// Everything owned is told to be removed; then, or after the patience that hooks get, `done`.
-    fn let_go_of_everything(&mut self, done: Option<Box<dyn FnOnce() + Send>>) {
-        self.granted.clear();
+    fn release_all(&mut self, done: Option<Box<dyn FnOnce() + Send>>) {
+        self.pending_grants.clear();
         let removed: Vec<_> = std::mem::take(&mut self.owned).into_iter().collect();
         self.shell.status.send_modify(|status| status.assignment = Arc::default());
         if !removed.is_empty() || done.is_some() {
-            self.shell.hooks.call(Call::Assignment { added: Vec::new(), removed, done });
+            self.shell.hooks.call(HookCall::Assignment { added: Vec::new(), removed, done });
         }
     }
 
     /// Tells the core something later, from wherever it happens.
-    fn tell(&self, event: Event) -> Box<dyn FnOnce() + Send> {
+    fn event_callback(&self, event: Event) -> Box<dyn FnOnce() + Send> {
         let signals = self.signals.clone();
         Box::new(move || drop(signals.send(Signal::Event(event))))
     }
@@ -420,7 +440,7 @@ impl<'a> Life<'a> {
             Notice::Committed { partition, position, dead } => {
                 if dead { &all.dead_letters } else { &all.processed }.inc();
                 if let Some(handler) = &self.shell.handler {
-                    handler::tell_committed(&**handler, &partition, position);
+                    handler::notify_committed(&**handler, &partition, position);
                 }
                 return;
             }
@@ -441,7 +461,7 @@ impl<'a> Life<'a> {
                 return;
             }
             Notice::Planned(planned) => {
-                self.shell.metrics.planned(&planned, took);
+                self.shell.metrics.record_plan(&planned, took);
                 return;
             }
         };
@@ -454,51 +474,52 @@ impl<'a> Life<'a> {
             (Purpose::Claim, _) => metrics.all.claim_attempts.inc(),
             (Purpose::Lease, _) if !self.core.is_leader() => metrics.all.elections.inc(),
             (Purpose::PublishMap, Value::Map(map)) => {
-                metrics.published(map, took);
+                metrics.record_map(map, took);
             }
             _ => {}
         }
     }
 
-    fn note_heard(&mut self, event: &Event) {
+    fn record_heartbeat(&mut self, event: &Event) {
         if let Event::Watched { key: Key::Heartbeat(id), entry: Some(entry), retained: false } = event
             && let Value::Heartbeat(beat) = &entry.value
         {
             if beat.left {
-                self.heard.remove(id);
+                self.last_heartbeats.remove(id);
             } else {
-                self.heard.insert(*id, clock::now());
+                self.last_heartbeats.insert(*id, clock::now());
             }
         }
     }
 
     /// Shows what the core is doing, where that has changed.
-    fn show(&mut self) {
+    fn publish_status(&mut self) {
         let now = clock::now();
         self.show_transitions();
         let (core, metrics) = (&self.core, &self.shell.metrics);
         // A standby that reaches for a freed id is one until it has it: whoever asks whether it is ready sees no gap.
         let stood_by = self.shell.status.borrow().role == Role::Standby;
         let stands_by = core.is_standby() || stood_by && core.state() == WorkerState::ClaimingId;
-        let role = match (core.holder(), core.is_leader(), stands_by) {
+        let role = match (core.incarnation(), core.is_leader(), stands_by) {
             (Some(_), true, _) => Role::Leader,
             (Some(_), false, _) => Role::Follower,
             (None, _, true) => Role::Standby,
-            (None, _, false) => Role::Candidate,
+            (None, _, false) => Role::Claiming,
         };
         let map_version = core.map().map_or(Version(0), |map| map.version);
-        let (state, holder, applied) = (core.state(), core.holder(), core.applied_version());
-        let is_open = core.holder().is_some() && core.unfenced_until().is_some();
+        let (state, holder, applied) = (core.state(), core.incarnation(), core.applied_version());
+        let is_open = core.incarnation().is_some() && core.unfenced_until().is_some();
         let before = self.shell.status.borrow().holder;
         self.shell.status.send_if_modified(|status| {
             let is_same = status.state == state
                 && status.role == role
                 && status.holder == holder
-                && status.is_open == is_open
+                && status.is_unfenced == is_open
                 && status.map_version == map_version
                 && status.applied_version == applied;
             (status.state, status.role, status.holder) = (state, role, holder);
-            (status.is_open, status.map_version, status.applied_version) = (is_open, map_version, applied);
+            (status.is_unfenced, status.map_version, status.applied_version) =
+                (is_open, map_version, applied);
             if !is_same {
                 status.map = core.map().cloned();
             }
@@ -519,11 +540,11 @@ impl<'a> Life<'a> {
             all.stable_id_claimed.with_label_values(&[&before.to_string()]).set(0);
             all.is_leader.with_label_values(&[&before.to_string()]).set(0);
         }
-        match self.core.holder() {
+        match self.core.incarnation() {
             Some(holder) => {
                 all.stable_id.set(i64::from(holder.id.0));
                 all.stable_id_claimed.with_label_values(&[&holder.id.to_string()]).set(1);
-                all.claim_duration.observe((now - self.began).as_secs_f64());
+                all.claim_duration.observe((now - self.started_at).as_secs_f64());
             }
             None => all.stable_id.set(-1),
         }
@@ -531,7 +552,7 @@ impl<'a> Life<'a> {
 
     fn show_leadership(&mut self, leads: bool, now: Time) {
         let all = &self.shell.metrics.all;
-        if let (true, Some(holder)) = (leads != self.leading_since.is_some(), self.core.holder()) {
+        if let (true, Some(holder)) = (leads != self.leading_since.is_some(), self.core.incarnation()) {
             all.is_leader.with_label_values(&[&holder.id.to_string()]).set(i64::from(leads));
         }
         match (leads, self.leading_since) {
@@ -540,12 +561,12 @@ impl<'a> Life<'a> {
                 self.leading_since = Some(now);
             }
             (false, Some(since)) => {
-                self.shell.metrics.leads_no_more(now - since);
+                self.shell.metrics.reset_leader_gauges(now - since);
                 self.leading_since = None;
             }
             (true, Some(_)) => {
                 let limit = self.shell.config.crash_after();
-                let active = self.heard.values().filter(|at| now - **at < limit).count() as i64;
+                let active = self.last_heartbeats.values().filter(|at| now - **at < limit).count() as i64;
                 all.active.set(active);
                 all.active_heartbeats.set(active);
             }
@@ -564,8 +585,8 @@ impl<'a> Life<'a> {
         let mut since = self.since;
         for went in new {
             let stayed = went.at.saturating_sub(since);
-            self.shell.metrics.went(went.from, went.to, stayed, self.core.is_leader());
-            self.shell.hooks.call(Call::State { from: went.from, to: went.to });
+            self.shell.metrics.record_transition(went.from, went.to, stayed, self.core.is_leader());
+            self.shell.hooks.call(HookCall::State { from: went.from, to: went.to });
             since = went.at;
         }
         (self.since, self.transitions) = (last.at, at_last);

@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use phalanx_cluster::backend::{Backend, Embedded, Expect, Log, LogConfig, Settings};
+use phalanx_cluster::backend::{AppendCondition, Backend, Embedded, Log, LogConfig, StoreConfig};
 use phalanx_cluster::core::Config;
 use phalanx_cluster::{
-    Builder, Cluster, Delivery, Failure, Handler, HookError, Hooks, Owned, Problem, Subjects,
+    Builder, Delivery, Failure, Handler, HookError, Hooks, OwnedPartition, Problem, SubjectScheme, Worker,
 };
 use phalanx_testkit::wait::until_async;
 
-pub(crate) fn settings() -> Settings {
-    Settings {
+pub(crate) fn settings() -> StoreConfig {
+    StoreConfig {
         notifications: LogConfig::new("work", ["work.*"]),
         dead_letters: LogConfig::new("dead", ["dlq.*.*"]),
-        ..Settings::default()
+        ..StoreConfig::default()
     }
 }
 
@@ -28,11 +28,11 @@ pub(crate) fn config(fleet_size: u32) -> Config {
         heartbeat_interval: ms(400),
         lease_term: ms(2000),
         lease_renewal: ms(1000),
-        claim_stale: ms(6000),
+        claim_expiry: ms(6000),
         cold_start_window: ms(6000),
         scale_window: ms(1000),
-        replacement_grace: ms(9000),
-        sweep_interval: ms(2000),
+        replacement_grace_period: ms(9000),
+        poll_interval: ms(2000),
         fleet_size: Some(fleet_size),
         ..Config::default()
     }
@@ -43,9 +43,9 @@ pub(crate) fn partitions(count: usize) -> Vec<(String, u64)> {
 }
 
 pub(crate) fn builder(backend: &Arc<dyn Backend>, config: Config, count: usize) -> Builder {
-    Cluster::builder(backend.clone())
+    Worker::builder(backend.clone())
         .settings(settings())
-        .subjects(Subjects::new("work", ""))
+        .subjects(SubjectScheme::new("work", ""))
         .config(config)
         .partitions(partitions(count))
 }
@@ -54,7 +54,7 @@ pub(crate) fn memory() -> Arc<dyn Backend> {
     Arc::new(Embedded::in_memory().unwrap())
 }
 
-pub(crate) async fn settled(workers: &[&Cluster], count: usize) {
+pub(crate) async fn settled(workers: &[&Worker], count: usize) {
     until_async("every partition has one owner", async || {
         let owned: Vec<_> = workers
             .iter()
@@ -132,11 +132,11 @@ impl Told {
 impl Hooks for Told {
     async fn on_assignment_changed(
         &self,
-        added: Vec<Owned>,
+        added: Vec<OwnedPartition>,
         removed: Vec<Arc<str>>,
     ) -> Result<(), HookError> {
         for owned in added {
-            self.note(format!("+{} {}", owned.partition, owned.take.unwrap_or_default()));
+            self.note(format!("+{} {}", owned.partition, owned.fencing_token.unwrap_or_default()));
         }
         for partition in removed {
             self.note(format!("-{partition}"));
@@ -165,5 +165,7 @@ pub(crate) async fn log(backend: &Arc<dyn Backend>) -> Arc<dyn Log> {
 
 pub(crate) async fn publish(log: &Arc<dyn Log>, partition: usize, payload: &str) {
     let id = format!("{partition}:{payload}");
-    log.append(&format!("work.{partition}"), payload.to_owned().into(), Expect::NewId(&id)).await.unwrap();
+    log.append(&format!("work.{partition}"), payload.to_owned().into(), AppendCondition::NewId(&id))
+        .await
+        .unwrap();
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use phalanx_cluster::backend::{Backend, BucketConfig, Embedded, Expect, Kv, Log, LogConfig};
+use phalanx_cluster::backend::{AppendCondition, Backend, BucketConfig, Embedded, Kv, Log, LogConfig};
 use phalanx_testkit::process::{Lifetime, Process};
 use tempfile::tempdir;
 use tokio::time::Instant;
@@ -58,7 +58,7 @@ async fn write_for_ever(writer: usize, bucket: Arc<dyn Kv>, log: Arc<dyn Log>, l
         });
         let id = format!("{writer}:{count}");
         let payload = bytes::Bytes::from(count.to_string());
-        log.append(&format!("kill.{writer}"), payload, Expect::NewId(&id)).await.unwrap();
+        log.append(&format!("kill.{writer}"), payload, AppendCondition::NewId(&id)).await.unwrap();
         // One unbuffered write: it is with the kernel, which survives us.
         ledger.write_all(format!("{count}\n").as_bytes()).unwrap();
     }

@@ -20,15 +20,15 @@ impl Fixture for Plain {
         Arc::new(self.embedded.clone())
     }
 
-    fn beside(&self) -> Option<Arc<dyn Backend>> {
+    fn second_connection(&self) -> Option<Arc<dyn Backend>> {
         None
     }
 
-    async fn cut(&self) -> bool {
+    async fn disconnect(&self) -> bool {
         false
     }
 
-    async fn mend(&self) {}
+    async fn reconnect(&self) {}
 
     async fn remove_log(&self, name: &str) {
         self.embedded.remove_log(name).await.unwrap();
@@ -48,17 +48,17 @@ impl Fixture for Decorated {
         self.backend.clone()
     }
 
-    fn beside(&self) -> Option<Arc<dyn Backend>> {
+    fn second_connection(&self) -> Option<Arc<dyn Backend>> {
         Some(Arc::new(self.inner.clone()))
     }
 
-    async fn cut(&self) -> bool {
-        self.faults.cut();
+    async fn disconnect(&self) -> bool {
+        self.faults.disconnect();
         true
     }
 
-    async fn mend(&self) {
-        self.faults.mend();
+    async fn reconnect(&self) {
+        self.faults.reconnect();
     }
 
     async fn remove_log(&self, name: &str) {

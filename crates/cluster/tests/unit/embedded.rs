@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use phalanx_cluster::Role;
 use phalanx_cluster::backend::{
-    Backend, BucketConfig, Embedded, Error, Expect, LogConfig, Settings, Stores, WatchEvent,
+    AppendCondition, Backend, BucketConfig, Embedded, Error, LogConfig, StoreConfig, Stores, WatchEvent,
 };
 use tempfile::tempdir;
 
@@ -46,7 +46,7 @@ async fn values_messages_revisions_and_times_survive_a_restart() {
     let log = backend.log(&log_config).await.unwrap();
     bucket.put("key", "1".into()).await.unwrap();
     let entry = bucket.get("key").await.unwrap().unwrap();
-    let sequence = log.append("l.a", "m".into(), Expect::NewId("m1")).await.unwrap().sequence;
+    let sequence = log.append("l.a", "m".into(), AppendCondition::NewId("m1")).await.unwrap().sequence;
     let info = log.info().await.unwrap();
     backend.close().await;
 
@@ -55,7 +55,7 @@ async fn values_messages_revisions_and_times_survive_a_restart() {
     let log = backend.log(&log_config).await.unwrap();
     assert_eq!(bucket.get("key").await.unwrap(), Some(entry.clone()));
     assert_eq!(log.info().await.unwrap(), info);
-    let again = log.append("l.a", "m".into(), Expect::NewId("m1")).await.unwrap();
+    let again = log.append("l.a", "m".into(), AppendCondition::NewId("m1")).await.unwrap();
     assert_eq!((again.sequence, again.duplicate), (sequence, true));
     let revision = bucket.put("key", "2".into()).await.unwrap();
     assert!(revision > entry.revision);
@@ -66,7 +66,7 @@ async fn values_messages_revisions_and_times_survive_a_restart() {
 async fn ids_heartbeats_and_lease_are_forgotten_when_the_folder_is_opened_and_revisions_go_on() {
     let folder = tempdir().unwrap();
     let backend = Embedded::open(folder.path()).unwrap();
-    let stores = Stores::open(&backend, &Settings::default()).await.unwrap();
+    let stores = Stores::open(&backend, &StoreConfig::default()).await.unwrap();
     let mut last = Vec::new();
     for bucket in
         [&stores.stable_ids, &stores.heartbeats, &stores.election, &stores.assignments, &stores.cursors]
@@ -74,12 +74,12 @@ async fn ids_heartbeats_and_lease_are_forgotten_when_the_folder_is_opened_and_re
         last.push(bucket.put("key", "1".into()).await.unwrap());
     }
     // A second worker of the same process opens them too, and loses nothing.
-    let same = Stores::open(&backend, &Settings::default()).await.unwrap();
+    let same = Stores::open(&backend, &StoreConfig::default()).await.unwrap();
     assert!(same.stable_ids.get("key").await.unwrap().is_some());
     backend.close().await;
 
     let backend = Embedded::open(folder.path()).unwrap();
-    let stores = Stores::open(&backend, &Settings::default()).await.unwrap();
+    let stores = Stores::open(&backend, &StoreConfig::default()).await.unwrap();
     for bucket in [&stores.stable_ids, &stores.heartbeats, &stores.election] {
         assert_eq!(bucket.get("key").await.unwrap(), None);
         assert!(bucket.create("key", "2".into()).await.unwrap() > last[0]);
@@ -105,7 +105,7 @@ fn set_wall_clock_back(folder: &Path) {
 async fn stored_times_keep_growing_although_the_wall_clock_steps_back_between_two_processes() {
     const HOUR: u64 = 3_600_000_000;
     let folder = tempdir().unwrap();
-    let (ids, log) = (Settings::default().stable_ids, LogConfig::new("l", ["l.*"]));
+    let (ids, log) = (StoreConfig::default().stable_ids, LogConfig::new("l", ["l.*"]));
     let backend = Embedded::open(folder.path()).unwrap();
     let first_log = backend.log(&log).await.unwrap().info().await.unwrap().created;
     // The newest of all stored values is one that opening the folder discards.
@@ -156,8 +156,8 @@ async fn a_message_id_may_come_again_after_the_window() {
     let backend = Embedded::in_memory().unwrap();
     let config = LogConfig { duplicate_window: Duration::ZERO, ..LogConfig::new("l", ["l.*"]) };
     let log = backend.log(&config).await.unwrap();
-    log.append("l.a", "1".into(), Expect::NewId("m")).await.unwrap();
-    let again = log.append("l.a", "2".into(), Expect::NewId("m")).await.unwrap();
+    log.append("l.a", "1".into(), AppendCondition::NewId("m")).await.unwrap();
+    let again = log.append("l.a", "2".into(), AppendCondition::NewId("m")).await.unwrap();
     assert_eq!((again.sequence, again.duplicate), (2, false));
 }
 
@@ -170,11 +170,11 @@ async fn a_log_that_is_full_by_bytes_refuses_until_messages_expire() {
         ..LogConfig::new("l", ["l.*"])
     };
     let log = backend.log(&config).await.unwrap();
-    log.append("l.a", "12345678".into(), Expect::Nothing).await.unwrap();
-    let error = log.append("l.a", "123".into(), Expect::Nothing).await.unwrap_err();
+    log.append("l.a", "12345678".into(), AppendCondition::None).await.unwrap();
+    let error = log.append("l.a", "123".into(), AppendCondition::None).await.unwrap_err();
     assert!(error.to_string().contains("full at 10 bytes"), "{error}");
     tokio::time::timeout(Duration::from_secs(10), async {
-        while log.append("l.a", "123".into(), Expect::Nothing).await.is_err() {}
+        while log.append("l.a", "123".into(), AppendCondition::None).await.is_err() {}
     })
     .await
     .expect("room when the old message is gone");

@@ -6,16 +6,10 @@ use std::time::Duration;
 use crate::fleet::{Seen, Told, Writer, builder, config, log, memory, publish, settings, settled};
 use phalanx_cluster::backend::{Backend, Embedded};
 use phalanx_cluster::core::{Config, WorkerState};
-use phalanx_cluster::{Cluster, FilePartitions, Role, StartError};
+use phalanx_cluster::{FilePartitions, Role, StartError, Worker};
 use phalanx_testkit::wait::until_async;
 
-async fn start(
-    backend: &Arc<dyn Backend>,
-    config: Config,
-    count: usize,
-    seen: &Seen,
-    told: &Told,
-) -> Cluster {
+async fn start(backend: &Arc<dyn Backend>, config: Config, count: usize, seen: &Seen, told: &Told) -> Worker {
     builder(backend, config, count)
         .handler(Writer { seen: seen.clone() })
         .hooks(told.clone())
@@ -181,7 +175,7 @@ async fn partitions_come_from_a_file_and_are_read_again_on_demand() {
     let file = folder.path().join("partitions");
     std::fs::write(&file, "a,3\nb\n").unwrap();
     let told = Told::default();
-    let worker = builder(&memory(), Config { log: false, ..config(1) }, 0)
+    let worker = builder(&memory(), Config { consumes_log: false, ..config(1) }, 0)
         .partitions(FilePartitions(file.clone()))
         .hooks(told.clone())
         .start()
@@ -199,7 +193,7 @@ async fn partitions_come_from_a_file_and_are_read_again_on_demand() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_log_the_takes_of_a_partition_grow_with_every_owner() {
     let backend = memory();
-    let assignment_alone = || Config { log: false, ..config(1) };
+    let assignment_alone = || Config { consumes_log: false, ..config(1) };
     let (first_told, second_told) = (Told::default(), Told::default());
     let first = builder(&backend, assignment_alone(), 2).hooks(first_told.clone()).start().await.unwrap();
     until_async("both are granted", async || {
@@ -225,10 +219,10 @@ async fn what_does_not_fit_together_is_refused_before_anything_is_opened() {
         builder(&backend, slow, 1).handler(Writer { seen: seen.clone() }).start().await.err().unwrap();
     assert!(error.to_string().contains("2s") && error.to_string().contains("12s"), "{error}");
     assert!(matches!(builder(&backend, config(1), 1).start().await, Err(StartError::NoHandler)));
-    let alone = builder(&backend, Config { log: false, ..config(1) }, 1).handler(Writer { seen });
+    let alone = builder(&backend, Config { consumes_log: false, ..config(1) }, 1).handler(Writer { seen });
     assert!(matches!(alone.start().await, Err(StartError::NoLog)));
-    let bad =
-        builder(&backend, Config { log: false, ..config(1) }, 1).partitions(vec![("a b".to_owned(), 1)]);
+    let bad = builder(&backend, Config { consumes_log: false, ..config(1) }, 1)
+        .partitions(vec![("a b".to_owned(), 1)]);
     assert!(bad.start().await.err().unwrap().to_string().contains("a b"));
 }
 

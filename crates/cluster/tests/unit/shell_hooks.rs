@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::fleet::{builder, config, memory};
 use phalanx_cluster::core::{Config, WorkerState};
-use phalanx_cluster::{HookError, Hooks, Owned, Problem};
+use phalanx_cluster::{HookError, Hooks, OwnedPartition, Problem};
 use phalanx_testkit::wait::until_async;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -40,7 +40,7 @@ impl Rude {
 impl Hooks for Rude {
     async fn on_assignment_changed(
         &self,
-        added: Vec<Owned>,
+        added: Vec<OwnedPartition>,
         removed: Vec<Arc<str>>,
     ) -> Result<(), HookError> {
         self.note(format!("assignment +{} -{}", added.len(), removed.len()));
@@ -69,8 +69,11 @@ impl Hooks for Rude {
 
 async fn reported(manner: Manner, words: &str) -> Rude {
     let hooks = Rude::new(manner);
-    let worker =
-        builder(&memory(), Config { log: false, ..config(1) }, 3).hooks(hooks.clone()).start().await.unwrap();
+    let worker = builder(&memory(), Config { consumes_log: false, ..config(1) }, 3)
+        .hooks(hooks.clone())
+        .start()
+        .await
+        .unwrap();
     let began = Instant::now();
     let told = async || hooks.names().iter().any(|what| what.contains(words)).then_some(());
     tokio::time::timeout(Duration::from_secs(60), async {
@@ -125,7 +128,7 @@ async fn without_a_log_the_next_owner_waits_for_the_hook_of_the_last() {
     impl Hooks for Slow {
         async fn on_assignment_changed(
             &self,
-            added: Vec<Owned>,
+            added: Vec<OwnedPartition>,
             removed: Vec<Arc<str>>,
         ) -> Result<(), HookError> {
             if !removed.is_empty() {
@@ -142,8 +145,12 @@ async fn without_a_log_the_next_owner_waits_for_the_hook_of_the_last() {
 
     let backend = memory();
     let notes = Arc::new(Mutex::new(Vec::new()));
-    let alone =
-        || Config { log: false, fleet_size: None, cold_start_window: Duration::from_secs(1), ..config(1) };
+    let alone = || Config {
+        consumes_log: false,
+        fleet_size: None,
+        cold_start_window: Duration::from_secs(1),
+        ..config(1)
+    };
     let first = builder(&backend, alone(), 4).hooks(Slow(notes.clone(), "a")).start().await.unwrap();
     until_async("it has all", async || (first.assignment().len() == 4).then_some(())).await;
     let second = builder(&backend, alone(), 4).hooks(Slow(notes.clone(), "b")).start().await.unwrap();

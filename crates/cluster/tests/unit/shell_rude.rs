@@ -1,7 +1,7 @@
 //! A handler that panics where nobody expects it.
 
 use crate::fleet::{builder, config, log, memory, publish, settled};
-use phalanx_cluster::core::{Origin, Position};
+use phalanx_cluster::core::{Position, RecoveryPoint};
 use phalanx_cluster::{Delivery, Failure, Handler, Unavailable};
 use phalanx_testkit::wait::until_async;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,11 +17,11 @@ impl Handler for Rude {
         Ok(())
     }
 
-    fn context(&self, _: &[u8]) -> Option<String> {
+    fn message_id(&self, _: &[u8]) -> Option<String> {
         panic!("it has no name")
     }
 
-    async fn origin(&self, _: &str) -> Result<Option<Origin>, Unavailable> {
+    async fn recovery_point(&self, _: &str) -> Result<Option<RecoveryPoint>, Unavailable> {
         if self.asked.fetch_add(1, Ordering::SeqCst) == 0 {
             panic!("the first question is too much");
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
-use phalanx_cluster::backend::{Backend, Embedded, Settings};
+use phalanx_cluster::backend::{Backend, Embedded, StoreConfig};
 use phalanx_cluster::core::Config;
 use phalanx_defender::collector::Collector;
 use phalanx_defender::record::{Chamber, Metadata};
@@ -44,7 +44,7 @@ pub(crate) fn measure(load: Load) {
             last_updated: Timestamp::UNIX_EPOCH,
         };
         store.put_metadata(&chambers.iter().map(listed).collect::<Vec<_>>()).await.expect("a store");
-        let log = backend.log(&Settings::default().notifications).await.expect("a log");
+        let log = backend.log(&StoreConfig::default().notifications).await.expect("a log");
         let collector = Collector::new(store.clone(), log);
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
         let all = load.warm + load.measured;

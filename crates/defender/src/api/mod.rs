@@ -26,7 +26,7 @@ use axum::response::IntoResponse;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use phalanx_cluster::Role;
-use phalanx_cluster::backend::{self, Backend, Settings, Stores};
+use phalanx_cluster::backend::{self, Backend, StoreConfig, Stores};
 use phalanx_cluster::core::WorkerState;
 use phalanx_fsm::State as _;
 use phalanx_service::{ApiError, App, Events, Kit, PATIENCE, Probes, Readiness, Token};
@@ -121,7 +121,7 @@ impl Api {
         &'a self,
         defender: Arc<Defender>,
         backend: &'a dyn Backend,
-        settings: &'a Settings,
+        settings: &'a StoreConfig,
     ) -> BoxFuture<'a, Result<(), backend::Error>> {
         Box::pin(async move {
             let stores = Stores::open(backend, settings).await?;
@@ -157,7 +157,7 @@ impl Api {
         // Without a worker there is nothing that could be stuck: the start waits, and says for what.
         let Ok(attached) = self.attached() else { return Ok(()) };
         let handle = attached.defender.handle();
-        let stands_for = handle.last_turn() + now.saturating_duration_since(Instant::now());
+        let stands_for = handle.time_since_iteration() + now.saturating_duration_since(Instant::now());
         let mut stuck = attached.defender.watchdog().stuck(now);
         if stands_for > PATIENCE && !handle.status().ended {
             stuck.insert(0, "the event loop".to_owned());
@@ -229,7 +229,7 @@ impl Probes for Api {
         let standby = status.role == Role::Standby;
         let holds = status.holder.is_some();
         let serves =
-            holds && status.is_open && status.map_version.0 > 0 && status.state != WorkerState::Degraded;
+            holds && status.is_unfenced && status.map_version.0 > 0 && status.state != WorkerState::Degraded;
         let details = json!({
             "state": status.state.name(),
             "standby": standby,

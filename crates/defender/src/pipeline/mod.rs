@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use phalanx_cluster::backend::{Expect, Log};
-use phalanx_cluster::core::{Origin, Position};
+use phalanx_cluster::backend::{AppendCondition, Log};
+use phalanx_cluster::core::{Position, RecoveryPoint};
 use phalanx_cluster::{Delivery, Failure, Handler, Unavailable};
 use phalanx_service::Watchdog;
 use serde::Deserialize;
@@ -228,7 +228,7 @@ impl Pipeline {
             }
             let (subject, id) = (alarm::subject(&results.chamber), alarm::message_id(news));
             let payload = alarm::alarm_json(news).to_string();
-            let publish = self.parts.alarms.append(&subject, payload.into(), Expect::NewId(&id));
+            let publish = self.parts.alarms.append(&subject, payload.into(), AppendCondition::NewId(&id));
             let publish = tokio::time::timeout(self.parts.patience, publish);
             // An error of the broker is no fault of the message.
             let Ok(Ok(published)) = delivery.waiting(publish).await else { return Err(Failure::Unavailable) };
@@ -261,9 +261,13 @@ fn entry(
 ) -> Entry {
     Entry {
         chamber,
-        mark: Mark { position: delivery.position, take: delivery.take, stamp: delivery.stamp },
+        mark: Mark {
+            position: delivery.position,
+            take: delivery.fencing_token,
+            stamp: delivery.write_timestamp,
+        },
         predecessor: delivery.committed,
-        stream: delivery.stream,
+        stream: delivery.log_id,
         context,
         timestamp: at,
         strategy,
@@ -310,7 +314,7 @@ impl Handler for Pipeline {
         self.keep(&delivery, &entry.results(&remembered.before, verdict)).await
     }
 
-    fn context(&self, payload: &[u8]) -> Option<String> {
+    fn message_id(&self, payload: &[u8]) -> Option<String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Named {
@@ -321,7 +325,7 @@ impl Handler for Pipeline {
         check_context(&named.context_id).is_ok().then_some(named.context_id)
     }
 
-    async fn origin(&self, partition: &str) -> Result<Option<Origin>, Unavailable> {
+    async fn recovery_point(&self, partition: &str) -> Result<Option<RecoveryPoint>, Unavailable> {
         let Some(chamber) = Chamber::of_partition(partition) else { return Ok(None) };
         let store = &self.parts.store;
         let Some(newest) = store.newest_state(&chamber).await.map_err(|_| Unavailable)? else {
@@ -331,16 +335,16 @@ impl Handler for Pipeline {
             Some(before) => store.state_at(&chamber, before).await.map_err(|_| Unavailable)?,
             None => None,
         };
-        Ok(Some(Origin {
+        Ok(Some(RecoveryPoint {
             newest: newest.mark.position,
             predecessor: newest.predecessor,
-            context: before.as_ref().map_or_else(|| "".into(), |row| row.context.clone()),
-            stream: before.map_or(0, |row| row.stream),
-            stamp: newest.mark.written_at(),
+            message_id: before.as_ref().map_or_else(|| "".into(), |row| row.context.clone()),
+            log_id: before.map_or(0, |row| row.stream),
+            write_timestamp: newest.mark.written_at(),
         }))
     }
 
-    async fn bury(&self, delivery: Delivery, _reason: &str) -> Result<(), Unavailable> {
+    async fn record_dead_letter(&self, delivery: Delivery, _reason: &str) -> Result<(), Unavailable> {
         let Some(chamber) = Chamber::of_partition(&delivery.partition) else { return Ok(()) };
         let delivery = Turn::new(delivery, &self.parts.watchdog);
         let (context, at) = match Message::parse(&delivery.payload, &chamber) {
@@ -350,7 +354,7 @@ impl Handler for Pipeline {
                 let at = i64::try_from(delivery.stored_at)
                     .ok()
                     .and_then(|us| Timestamp::from_microsecond(us).ok());
-                (delivery.context.clone(), at.unwrap_or_default())
+                (delivery.message_id.clone(), at.unwrap_or_default())
             }
         };
         let before = self.before(&delivery, &chamber).await.map_err(|_| Unavailable)?;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use phalanx_cluster::Failure;
-use phalanx_cluster::core::{ATTEMPTS, Position};
+use phalanx_cluster::core::{MAX_ATTEMPTS, Position};
 
 use super::{Pipeline, Turn};
 use crate::judge::rows::Before;
@@ -31,7 +31,7 @@ impl Pipeline {
     /// As of exactly the committed position: what a predecessor wrote without committing it does not count.
     pub(super) async fn remembered(&self, delivery: &Turn, chamber: &Chamber) -> Result<Remembered, Failure> {
         let cache = &self.parts.cache;
-        if delivery.fresh {
+        if delivery.ignore_cache {
             cache.forget(chamber);
         }
         let Some(committed) = delivery.committed else { return Ok(Remembered::default()) };
@@ -44,7 +44,7 @@ impl Pipeline {
         let Some(row) = self.read(delivery, self.parts.store.state_at(chamber, committed)).await? else {
             // The store may not have it yet. If it never does, the charts begin anew, and that is said.
             let text = gone(chamber, committed);
-            if delivery.attempt < ATTEMPTS {
+            if delivery.attempt < MAX_ATTEMPTS {
                 return Err(Failure::Retry(text));
             }
             self.begin_anew(chamber, &text);

@@ -21,7 +21,7 @@ impl Turn {
     /// Waits for store or broker: that counts neither towards the time a message may take nor as being stuck.
     pub(super) async fn waiting<F: Future>(&self, future: F) -> F::Output {
         self.beat.waits();
-        let answer = self.delivery.waiting(future).await;
+        let answer = self.delivery.exclude_from_timeout(future).await;
         self.beat.turned(Instant::now());
         answer
     }

@@ -8,10 +8,10 @@ pub(crate) struct Pattern(String);
 
 impl Pattern {
     /// Takes a pattern that a name could match.
-    pub(crate) fn parse(text: &str) -> Result<Self, names::BadName> {
+    pub(crate) fn parse(text: &str) -> Result<Self, names::NameError> {
         // A pattern is a name but for its two signs, and may be longer by its stars.
         match text.replace(['*', '?'], "").as_str() {
-            "" if !text.is_empty() && text.len() <= names::LONGEST => {}
+            "" if !text.is_empty() && text.len() <= names::MAX_NAME_LEN => {}
             plain => names::check(plain)?,
         }
         Ok(Self(text.to_owned()))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::fleet::{assert_as_recomputed, chamber, chunks, options, start, submit, time};
-use phalanx_cluster::backend::{Backend, Embedded, Expect, Stores};
+use phalanx_cluster::backend::{AppendCondition, Backend, Embedded, Stores};
 use phalanx_defender::notification::Notification;
 use phalanx_defender::store::cassandra::Config;
 use phalanx_defender::store::{Cassandra, ChartStore};
@@ -63,7 +63,7 @@ async fn while_cassandra_is_away_messages_wait_and_when_it_is_back_all_flow() {
                 Notification::new(chamber.clone(), &fab.run(number, run).context, time(run)).unwrap();
             let subject = format!("dc.{}.{}.completed", chamber.tool(), chamber.chamber());
             let payload = notification.to_json().into();
-            stores.notifications.append(&subject, payload, Expect::Nothing).await.unwrap();
+            stores.notifications.append(&subject, payload, AppendCondition::None).await.unwrap();
         }
     }
     let often = 2.0 * CHAMBERS as f64;

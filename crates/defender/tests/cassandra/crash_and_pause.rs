@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::fleet::{assert_as_recomputed, assert_each_once, chamber, chunks, options, start, time};
-use phalanx_cluster::backend::{Backend, Settings, Stores};
+use phalanx_cluster::backend::{Backend, StoreConfig, Stores};
 use phalanx_cluster_nats::Nats;
 use phalanx_defender::collector::Collector;
 use phalanx_defender::store::cassandra::Config;
@@ -66,7 +66,7 @@ async fn two_processes_one_killed_and_one_paused_lose_nothing_and_double_nothing
     let config = Config { keyspace: keyspace.name().to_owned(), ..Config::new(keyspace.hosts()) };
     Cassandra::apply(&config, None).await.unwrap();
     let (backend, store) = connect(&server.url(), keyspace.hosts(), keyspace.name()).await;
-    let stores = Stores::open(&*backend, &Settings::default()).await.unwrap();
+    let stores = Stores::open(&*backend, &StoreConfig::default()).await.unwrap();
     let fab = Fab::new(7, CHAMBERS);
     store.put_metadata(&weights::import(&fab.chambers_csv(), jiff::Timestamp::now()).unwrap()).await.unwrap();
 

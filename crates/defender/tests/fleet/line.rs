@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
-use phalanx_cluster::backend::{Backend, Embedded, Expect, Log, Stores};
+use phalanx_cluster::backend::{AppendCondition, Backend, Embedded, Log, Stores};
 use phalanx_defender::collector::Collected;
 use phalanx_defender::notification::Notification;
 use phalanx_defender::record::{Alarm, Chamber, Context, Metadata, UChart};
@@ -140,7 +140,7 @@ impl Line {
     pub(crate) async fn publish(&self, payload: impl Into<Bytes>) -> u64 {
         let subject = "dc.etch-01.A.completed";
         let log = &self.stores.notifications;
-        log.append(subject, payload.into(), Expect::Nothing).await.unwrap().sequence
+        log.append(subject, payload.into(), AppendCondition::None).await.unwrap().sequence
     }
 
     pub(crate) async fn cursor(&self) -> Option<Value> {

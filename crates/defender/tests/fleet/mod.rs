@@ -32,11 +32,11 @@ pub(crate) fn options(fleet_size: u32) -> Options {
         heartbeat_interval: ms(400),
         lease_term: ms(2000),
         lease_renewal: ms(1000),
-        claim_stale: ms(6000),
+        claim_expiry: ms(6000),
         cold_start_window: ms(6000),
         scale_window: ms(1000),
-        replacement_grace: ms(9000),
-        sweep_interval: ms(2000),
+        replacement_grace_period: ms(9000),
+        poll_interval: ms(2000),
         fleet_size: Some(fleet_size),
         ..Options::default().cluster
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use phalanx_cluster::backend::{Backend as _, Embedded, Settings};
+use phalanx_cluster::backend::{Backend as _, Embedded, StoreConfig};
 use phalanx_cluster::core::Position;
 use phalanx_cluster::{Delivery, Handler as _};
 use phalanx_defender::Metrics;
@@ -44,7 +44,7 @@ pub(crate) async fn pipeline_told(
         store: store.clone(),
         strategy: Arc::new(Holder::new(Strategy::parse(strategy).unwrap())),
         cache: Arc::new(Cache::new(Instant::now(), 10).unwrap()),
-        alarms: backend.log(&Settings::default().alarms).await.unwrap(),
+        alarms: backend.log(&StoreConfig::default().alarms).await.unwrap(),
         observer,
         patience,
         watchdog: phalanx_service::Watchdog::default(),
@@ -59,9 +59,9 @@ pub(crate) fn place(run: u64) -> Position {
 pub(crate) fn delivery(chamber: &Chamber, run: u64, take: u64) -> Delivery {
     let notification = Notification::new(chamber.clone(), &format!("run-{run}"), at(run as i64)).unwrap();
     let mut delivery = Delivery::sample(&chamber.to_string(), notification.to_json(), place(run));
-    delivery.context = notification.context;
+    delivery.message_id = notification.context;
     delivery.committed = (run > 1).then(|| place(run - 1));
-    (delivery.take, delivery.stamp) = (take, 1_000_000 + 100 * run);
+    (delivery.fencing_token, delivery.write_timestamp) = (take, 1_000_000 + 100 * run);
     delivery
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn rows_by(store: &Arc<dyn ChartStore>, order: Order) -> Recomp
         }
         let take = if run < TWICE { 1 } else { 2 };
         let mut delivery = delivery(&chamber, run, take);
-        delivery.fresh = run == TWICE || run == 1;
+        delivery.ignore_cache = run == TWICE || run == 1;
         successor.handle(delivery).await.unwrap();
         successor.committed(&chamber.to_string(), place(run));
         if run == TWICE + 2 && order == Order::PredecessorLast {

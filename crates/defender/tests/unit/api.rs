@@ -135,7 +135,7 @@ async fn whatever_changes_something_needs_the_token_and_nothing_changes_without(
     let collector = open.defender.collector();
     collector.submit(&site.chamber, "run-1", at(1), &traces(500.0)).await.unwrap();
     collector.submit(&site.chamber, "run-2", at(2), &traces(600.0)).await.unwrap();
-    let notify = phalanx_cluster::backend::Expect::Nothing;
+    let notify = phalanx_cluster::backend::AppendCondition::None;
     site.stores.notifications.append("dc.etch-01.A.completed", "no JSON".into(), notify).await.unwrap();
     let letter = until_async("a dead letter", async || {
         let (_, list) = open.get("/api/v1/dlq").await;
@@ -218,7 +218,7 @@ async fn a_store_that_is_down_makes_it_unready_and_never_dead() {
 async fn a_worker_cut_off_from_the_broker_is_degraded_unready_and_alive() {
     let site = Site::new().await;
     let served = site.start("one", Token::none(), options(1)).await.ready().await;
-    served.faults.cut();
+    served.faults.disconnect();
     let ready = until_async("it is degraded", async || {
         let (status, ready) = served.get("/health/ready").await;
         (ready["state"] == "DEGRADED").then_some((status, ready))
@@ -227,7 +227,7 @@ async fn a_worker_cut_off_from_the_broker_is_degraded_unready_and_alive() {
     assert_eq!(ready.0, 503);
     assert!(ready.1["broker"] != "ok" && ready.1["store"] == "ok", "{}", ready.1);
     assert_eq!(served.get("/health/live").await.0, 200);
-    served.faults.mend();
+    served.faults.reconnect();
     until_async("it is ready again", async || (served.get("/health/ready").await.0 == 200).then_some(()))
         .await;
 }

@@ -8,8 +8,8 @@ use crate::fleet::line::{at, listed, traces};
 use crate::fleet::moody::Mood;
 use crate::fleet::options;
 use crate::fleet::served::{Served, Site};
-use phalanx_cluster::DoorbellConfig;
 use phalanx_cluster::Role;
+use phalanx_cluster::SubscriptionConfig;
 use phalanx_cluster::backend::faults::{Fault, Op};
 use phalanx_cluster::core::WorkerState;
 use phalanx_defender::Metrics;
@@ -125,11 +125,11 @@ async fn every_metric_moves_when_what_it_counts_happens() {
     };
 
     // A cold start of two; the first of them hangs a doorbell in vain.
-    let doorbells = DoorbellConfig { attempts: 1, ..DoorbellConfig::default() };
+    let doorbells = SubscriptionConfig { attempts: 1, ..SubscriptionConfig::default() };
     let anna = start("anna", Options { doorbells, ..options(2) }).await;
     for chamber in &chambers {
         let subject = format!("dc.{}.{}.completed", chamber.tool(), chamber.chamber());
-        anna.faults.plan(Op::Read, &subject, Fault::Drop);
+        anna.faults.inject(Op::Read, &subject, Fault::Drop);
     }
     let berta = start("berta", options(2)).await;
     own_all(&[&anna, &berta], 13).await;
@@ -148,7 +148,7 @@ async fn every_metric_moves_when_what_it_counts_happens() {
         until_async("the runs are processed", done).await;
     }
     let missing = Notification::new(chambers[0].clone(), "missing", at(9)).unwrap();
-    let nothing = phalanx_cluster::backend::Expect::Nothing;
+    let nothing = phalanx_cluster::backend::AppendCondition::None;
     let subject = format!("dc.{}.{}.completed", chambers[0].tool(), chambers[0].chamber());
     site.stores.notifications.append(&subject, missing.to_json().into(), nothing).await.unwrap();
     until_async("it is given up", async || {
@@ -160,7 +160,7 @@ async fn every_metric_moves_when_what_it_counts_happens() {
     // Two heartbeats do not get through.
     let id = format!("defender-{}", berta.defender.handle().id().unwrap());
     for _ in 0..2 {
-        berta.faults.plan(Op::Write, &id, Fault::Drop);
+        berta.faults.inject(Op::Write, &id, Fault::Drop);
     }
     until_async("that is seen", async || {
         (berta.metric("defender_heartbeat_errors_total") > 0.0).then_some(())

@@ -108,7 +108,7 @@ async fn a_state_that_is_gone_is_asked_for_again_before_the_charts_begin_anew() 
 async fn a_message_is_buried_although_the_state_is_gone() {
     let scene = Scene::with_one_run().await;
     scene.state_becomes("DELETE FROM chart_state");
-    scene.worker(PATIENCE).await.bury(delivery(&scene.chamber, 2, 2), "a test").await.unwrap();
+    scene.worker(PATIENCE).await.record_dead_letter(delivery(&scene.chamber, 2, 2), "a test").await.unwrap();
     assert_eq!(scene.outcomes().await, [Outcome::Processed, Outcome::Dead]);
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use phalanx_cluster::backend::Election;
-use phalanx_cluster::backend::conformance::election::Grantor;
+use phalanx_cluster::backend::conformance::election::ElectionFixture;
 use phalanx_election::agent::Agent;
 use phalanx_election::backend::AgentElection;
 use phalanx_election::client::Client;
@@ -28,7 +28,7 @@ async fn fixture() -> Fixture {
 }
 
 #[async_trait]
-impl Grantor for Fixture {
+impl ElectionFixture for Fixture {
     async fn election(&self) -> Arc<dyn Election> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("election-{}", COUNT.fetch_add(1, Ordering::Relaxed));

@@ -197,7 +197,7 @@ impl Orchestrator {
     fn go(&mut self, now: Duration, to: State, cause: &'static str, out: &mut Vec<Effect>) {
         let from = self.state();
         // Every caller has looked at the state first; the tests walk them all.
-        self.fsm.go(now, to, cause).expect("the caller allows the transition");
+        self.fsm.transition(now, to, cause).expect("the caller allows the transition");
         out.push(Effect::Moved { from, to, cause: cause.into() });
     }
 }

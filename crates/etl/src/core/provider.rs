@@ -177,7 +177,7 @@ impl Provider {
             out.push(Effect::Recovered { saved: saved.state, state });
         }
         let mut provider = Self {
-            fsm: Fsm::starting_in(state, now),
+            fsm: Fsm::with_state(state, now),
             policy,
             permits: 0,
             rest: Saved { state, deadline, ..saved },
@@ -402,7 +402,7 @@ impl Provider {
     fn go(&mut self, now: Duration, to: State, cause: impl Into<Cow<'static, str>>, out: &mut Vec<Effect>) {
         let (from, cause) = (self.state(), cause.into());
         // Every call stands in an arm whose state allows it; the tests walk them all.
-        self.fsm.go(now, to, cause.clone()).expect("the arm allows the transition");
+        self.fsm.transition(now, to, cause.clone()).expect("the arm allows the transition");
         self.rest.state = to;
         out.push(Effect::Moved { from, to, cause });
     }

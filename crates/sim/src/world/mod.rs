@@ -1,10 +1,10 @@
 //! The world: a virtual clock, a broker, a log, a store, processes, and what happens between them.
 
-mod looking;
+mod controls;
+mod network;
+mod processing;
+mod queries;
 mod traffic;
-mod trouble;
-mod wire;
-mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use std::time::Duration;
 
 use phalanx_cluster_core::types::{AssignmentMap, Entry, Key, Pod, Revision, Time, Value, Version, WorkerId};
 use phalanx_cluster_core::{
-    Condition, Config, Effect, Event, Guard, Notice, Outcome, Page, Purpose, ReadError, Subjects, Survey,
-    Tenure, Ticket, Worker, WorkerState, WriteError,
+    Condition, Config, Effect, Event, LeaseExpiry, LogInspection, LogPage, Notice, ProcessOutcome,
+    ProtocolRule, Purpose, ReadError, RequestId, SubjectList, WorkerCore, WorkerState, WriteError,
 };
 
 use crate::HashMap;
 use crate::broker::Broker;
-use crate::faults::Shake;
-use crate::handler::{Handler, Lookup, Run};
-use crate::ledger::{Counts, Ledger, Violation};
-use crate::log::{Kind, Log, decode, encode};
+use crate::faults::RequestFault;
+use crate::handler::{Handler, Lookup, ProcessingRun};
+use crate::log::{Log, MessageKind, decode, encode};
+use crate::oracle::{Counts, Oracle, Violation};
 use crate::process::{Bucket, Clock, Process};
-use crate::queue::Queue;
+use crate::queue::EventQueue;
 use crate::rng::Rng;
-use crate::store::{Results, Rules, Store, context_name, mix};
+use crate::store::{Results, Store, StoreRules, context_name, mix};
 
 /// One way between a process and the broker.
 const LATENCY: Duration = Duration::from_millis(1);
 /// An answer that has not come by then does not count any more.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the application takes to let go of what it has lost, or to drain.
-const LETTING_GO: Duration = Duration::from_millis(50);
+const RELEASE_TIME: Duration = Duration::from_millis(50);
 /// How long the store is waited for.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A process that something befell is not expected to be alone for this much longer.
-const AFTERMATH: Duration = Duration::from_secs(60);
+const RECOVERY_MARGIN: Duration = Duration::from_secs(60);
 
 /// The broker forgets a heartbeat that is older, in microseconds.
 const HEARTBEAT_TTL: u64 = 30_000_000;
@@ -46,11 +46,11 @@ const HEARTBEAT_TTL: u64 = 30_000_000;
 pub struct Setup {
     /// The configuration of every worker.
     pub config: Config,
-    /// How many chambers there are, named `tool:0`, `tool:1`, ….
+    /// How many partitions there are, named `tool:0`, `tool:1`, ….
     pub partitions: usize,
     /// How long the log keeps a message.
     pub retention: Duration,
-    /// The mean time between two messages of one chamber; none for a silent fab.
+    /// The mean time between two messages of one partition; none for a silent fab.
     pub traffic: Option<Duration>,
     /// The seed of the traffic, and of how long messages take.
     pub seed: u64,
@@ -90,13 +90,13 @@ pub struct Publication {
     pub lifecycle: &'static str,
     /// How many workers it is for.
     pub workers: usize,
-    /// How many chambers changed their owner.
+    /// How many partitions changed their owner.
     pub moved: usize,
 }
 
 /// Something to come, planned from outside.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Planned {
+pub enum ScheduledAction {
     /// A process starts.
     Start,
     /// A process starts, and its configuration says another fleet size.
@@ -127,7 +127,7 @@ pub enum Planned {
 
 /// A step of a message that is being processed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
+pub(crate) enum ProcessingStep {
     /// The results are computed and sent to the store.
     Store,
     /// It kills its process.
@@ -139,7 +139,7 @@ pub(crate) enum Step {
 }
 
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum SimEvent {
     /// A request reaches the broker or the store.
     Request(ProcessId, Effect),
     /// A request reaches the broker after its caller has given up.
@@ -153,15 +153,15 @@ pub(crate) enum Happening {
     /// A deadline of a process.
     Wake(ProcessId),
     /// A message that is being processed goes on.
-    Step(ProcessId, u32, Ticket, Step),
+    Step(ProcessId, u32, RequestId, ProcessingStep),
     /// A term after a lease was granted or renewed.
     TermOver(Revision),
     /// Results reach the store, from whomever they come.
     Rows(Box<Results>),
-    /// A chamber ends a run.
+    /// A partition ends a run.
     Traffic(u32),
     /// Something that was planned from outside.
-    Planned(Time, Planned),
+    Planned(Time, ScheduledAction),
 }
 
 /// A simulated cluster.
@@ -169,13 +169,13 @@ pub(crate) enum Happening {
 pub struct World {
     setup: Setup,
     now: Time,
-    queue: Queue<Happening>,
+    queue: EventQueue<SimEvent>,
     broker: Broker,
     log: Log,
     store: Store,
-    store_away_until: Time,
+    store_down_until: Time,
     /// Until then whoever grants leases answers nobody; every lease gets a full term from then on.
-    grantor_away_until: Time,
+    agent_down_until: Time,
     /// Until then writes to the store get stuck, and land later.
     store_late_until: Time,
     store_lag: Duration,
@@ -184,31 +184,31 @@ pub struct World {
     living: Vec<ProcessId>,
     most_processes: usize,
     /// Processes with a fleet size of their own.
-    odd: Vec<ProcessId>,
+    mismatched_sizes: Vec<ProcessId>,
     published: Vec<Publication>,
     partitions: Arc<[(Arc<str>, u64)]>,
     names: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
-    /// The publisher's next number for each chamber.
+    /// The publisher's next number for each partition.
     next_number: Vec<u64>,
     unlisted: Vec<u32>,
-    /// How the next messages of a chamber behave.
-    planned_kinds: BTreeMap<u32, Kind>,
-    ledger: Ledger,
+    /// How the next messages of a partition behave.
+    planned_kinds: BTreeMap<u32, MessageKind>,
+    oracle: Oracle,
     traffic: Rng,
-    flowing: bool,
+    traffic_enabled: bool,
     /// Gives every machine a clock of its own.
     clocks: Option<Rng>,
     /// How far the broker's clock is off, in microseconds.
     broker_offset: i64,
     /// Chooses lost and late answers; none in a world without them.
-    shaker: Option<Rng>,
+    fault_rng: Option<Rng>,
     /// The kinds of lost and late answers that there are.
-    shakes: Vec<Shake>,
-    shaken: BTreeMap<&'static str, u64>,
+    shakes: Vec<RequestFault>,
+    request_fault_counts: BTreeMap<&'static str, u64>,
     notices: BTreeMap<&'static str, u64>,
     /// Plans made until then are forgone.
-    forgone: Time,
+    actions_dropped_until: Time,
     /// Requests of processes below this number are lost: they ended before the folder was opened again.
     first_of_folder: u32,
     hash: u64,
@@ -219,30 +219,30 @@ pub struct World {
 impl World {
     /// An empty world at second 0.
     pub fn new(setup: Setup) -> Self {
-        // Weights spread over a factor of 120, as chambers have them.
+        // Weights spread over a factor of 120, as partitions have them.
         let weight = |i: usize| 30_000 * (1 + (i as u64).wrapping_mul(2_654_435_761) % 120);
         let names: Vec<Arc<str>> = (0..setup.partitions).map(|i| Arc::from(format!("tool:{i}"))).collect();
         let partitions = names.iter().enumerate().map(|(i, name)| (name.clone(), weight(i))).collect();
         let numbers = names.iter().enumerate().map(|(i, name)| (name.clone(), i as u32)).collect();
-        let rules = Rules {
-            higher_wins: setup.config.keeps(Guard::HigherTakeWins),
-            take_counts: setup.config.keeps(Guard::TakeThatCounts),
+        let rules = StoreRules {
+            higher_wins: setup.config.enforces(ProtocolRule::HigherTokenWins),
+            take_counts: setup.config.enforces(ProtocolRule::ReadersFollowToken),
         };
         let mut world = Self {
             now: Time::ZERO,
-            queue: Queue::new(),
+            queue: EventQueue::new(),
             broker: Broker::default(),
             log: Log::new(1, setup.retention),
             store: Store::new(rules),
-            store_away_until: Time::ZERO,
-            grantor_away_until: Time::ZERO,
+            store_down_until: Time::ZERO,
+            agent_down_until: Time::ZERO,
             store_late_until: Time::ZERO,
             store_lag: Duration::ZERO,
             strategy: 0,
             processes: Vec::new(),
             living: Vec::new(),
             most_processes: usize::MAX,
-            odd: Vec::new(),
+            mismatched_sizes: Vec::new(),
             published: Vec::new(),
             partitions,
             next_number: vec![0; names.len()],
@@ -250,24 +250,24 @@ impl World {
             numbers,
             unlisted: Vec::new(),
             planned_kinds: BTreeMap::new(),
-            ledger: Ledger::default(),
+            oracle: Oracle::default(),
             traffic: Rng::new(setup.seed),
-            flowing: setup.traffic.is_some(),
+            traffic_enabled: setup.traffic.is_some(),
             clocks: None,
             broker_offset: 0,
-            shaker: None,
+            fault_rng: None,
             shakes: Vec::new(),
-            shaken: BTreeMap::new(),
+            request_fault_counts: BTreeMap::new(),
             notices: BTreeMap::new(),
-            forgone: Time::ZERO,
+            actions_dropped_until: Time::ZERO,
             first_of_folder: 0,
             hash: 0xcbf2_9ce4_8422_2325,
             trace: None,
             events: 0,
             setup,
         };
-        for chamber in 0..world.names.len() as u32 {
-            world.plan_traffic(chamber);
+        for partition in 0..world.names.len() as u32 {
+            world.plan_traffic(partition);
         }
         world
     }
@@ -304,10 +304,10 @@ impl World {
             let drift = clocks.between(0, 400) as i64 - 200;
             Clock::new(Duration::from_secs(clocks.between(0, 7200)), drift)
         });
-        let worker = Worker::new(clock.shows(self.now), pod, config);
+        let worker = WorkerCore::new(clock.shows(self.now), pod, config);
         self.processes.push(Process::new(worker, clock));
         self.living.push(process);
-        self.ledger.started(self.now);
+        self.oracle.started(self.now);
         self.note(|| format!("{process} starts"));
         self.resync(process);
         process
@@ -326,14 +326,14 @@ impl World {
             })
             .collect();
         for event in retained.into_iter().chain([Event::Partitions(self.partitions.clone()), Event::Synced]) {
-            self.later(LATENCY, Happening::Arrival(process, event));
+            self.later(LATENCY, SimEvent::Arrival(process, event));
         }
     }
 
     fn end(&mut self, process: ProcessId) {
         let target = &mut self.processes[process.index()];
         target.alive = false;
-        target.mailbox.clear();
+        target.pending_events.clear();
         target.handler.drop_all();
         self.living.retain(|&living| living != process);
     }
@@ -342,7 +342,7 @@ impl World {
     pub fn run_until(&mut self, end: Time) {
         while let Some((at, happening)) = self.queue.next(end) {
             self.now = self.now.max(at);
-            self.happen(happening);
+            self.dispatch(happening);
         }
         self.now = self.now.max(end);
     }
@@ -354,7 +354,7 @@ impl World {
             match self.queue.next(end) {
                 Some((at, happening)) => {
                     self.now = self.now.max(at);
-                    self.happen(happening);
+                    self.dispatch(happening);
                 }
                 None => {
                     self.now = end;
@@ -365,16 +365,16 @@ impl World {
         true
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn dispatch(&mut self, happening: SimEvent) {
         match happening {
-            Happening::Request(process, _) | Happening::LateRequest(process, _)
+            SimEvent::Request(process, _) | SimEvent::LateRequest(process, _)
                 if process.0 < self.first_of_folder => {}
-            Happening::Request(process, effect) => self.answer(process, effect),
-            Happening::LateRequest(process, effect) => {
+            SimEvent::Request(process, effect) => self.answer(process, effect),
+            SimEvent::LateRequest(process, effect) => {
                 self.apply(process, effect);
             }
-            Happening::Arrival(process, event) => self.deliver(process, event),
-            Happening::Broadcast { key, entry, but, until } => {
+            SimEvent::Arrival(process, event) => self.deliver(process, event),
+            SimEvent::Broadcast { key, entry, but, until } => {
                 for process in self.living.clone() {
                     if process.0 < until && !but.contains(&process) {
                         let event =
@@ -383,29 +383,31 @@ impl World {
                     }
                 }
             }
-            Happening::ShowHeldBack(process) => self.show_held_back(process),
-            Happening::Wake(process) => {
+            SimEvent::ShowHeldBack(process) => self.deliver_delayed(process),
+            SimEvent::Wake(process) => {
                 let target = &mut self.processes[process.index()];
                 if target.stopped {
-                    target.mailbox.push(Happening::Wake(process));
+                    target.pending_events.push(SimEvent::Wake(process));
                 } else if target.wake.is_some_and(|wake| wake <= self.now) {
                     target.wake = None;
                     self.deliver(process, Event::Tick);
                 }
             }
-            Happening::Step(process, chamber, ticket, step) => self.step(process, chamber, ticket, step),
-            Happening::TermOver(revision) => self.term_over(revision),
-            Happening::Rows(results) => self.store_rows(&results),
-            Happening::Planned(made, planned) => {
-                if made > self.forgone || self.forgone.is_zero() {
+            SimEvent::Step(process, partition, request_id, step) => {
+                self.step(process, partition, request_id, step)
+            }
+            SimEvent::TermOver(revision) => self.term_over(revision),
+            SimEvent::Rows(results) => self.store_rows(&results),
+            SimEvent::Planned(made, planned) => {
+                if made > self.actions_dropped_until || self.actions_dropped_until.is_zero() {
                     self.carry_out_plan(planned);
                 }
             }
-            Happening::Traffic(chamber) => {
-                if self.flowing {
-                    let kind = self.planned_kinds.remove(&chamber).unwrap_or(Kind::Good);
-                    self.publish(chamber, kind);
-                    self.plan_traffic(chamber);
+            SimEvent::Traffic(partition) => {
+                if self.traffic_enabled {
+                    let kind = self.planned_kinds.remove(&partition).unwrap_or(MessageKind::Good);
+                    self.publish(partition, kind);
+                    self.plan_traffic(partition);
                 }
             }
         }
@@ -418,14 +420,14 @@ impl World {
             return;
         }
         if target.stopped {
-            target.mailbox.push(Happening::Arrival(process, event));
+            target.pending_events.push(SimEvent::Arrival(process, event));
             return;
         }
-        if let Event::Written { ticket, result } = &event {
+        if let Event::Written { request_id, result } = &event {
             if result.is_ok() {
-                self.ledger.acknowledged(process, *ticket);
+                self.oracle.acknowledged(process, *request_id);
             }
-            self.ledger.cursor_answered(process, *ticket, *result);
+            self.oracle.cursor_answered(process, *request_id, *result);
         }
         self.events += 1;
         let target = &mut self.processes[process.index()];
@@ -451,15 +453,15 @@ impl World {
     fn carry_out_all(&mut self, process: ProcessId, effects: Vec<Effect>) {
         let now = self.now;
         for effect in effects {
-            if !self.survives_one_more(process) {
+            if !self.may_execute(process) {
                 return;
             }
             if !self.processes[process.index()].lost_time {
-                self.ledger.asked(now, process, &effect);
-            } else if let Effect::Write { ticket, .. } = &effect
-                && ticket.purpose == Purpose::Heartbeat
+                self.oracle.on_request(now, process, &effect);
+            } else if let Effect::Write { request_id, .. } = &effect
+                && request_id.purpose == Purpose::Heartbeat
             {
-                self.ledger.asked(now, process, &effect);
+                self.oracle.on_request(now, process, &effect);
             }
             self.note_cursor_write(process, &effect);
             if let Some(trace) = &mut self.trace {
@@ -468,18 +470,18 @@ impl World {
             self.carry_out(process, effect);
         }
         self.check_identity(process);
-        self.set_alarm(process);
+        self.schedule_deadline(process);
     }
 
     /// Tells the ledger which cursor a process is about to write, and when it releases its id by itself.
     fn note_cursor_write(&mut self, process: ProcessId, effect: &Effect) {
         match effect {
-            Effect::Write { ticket, key: Key::Cursor(name), .. } => {
-                self.ledger.cursor_asked(process, *ticket, self.numbers[name]);
+            Effect::Write { request_id, key: Key::Cursor(name), .. } => {
+                self.oracle.cursor_asked(process, *request_id, self.numbers[name]);
             }
-            Effect::Delete { ticket, .. } if ticket.purpose == Purpose::Release => {
+            Effect::Delete { request_id, .. } if request_id.purpose == Purpose::Release => {
                 if let Some(holder) = self.processes[process.index()].holder {
-                    self.ledger.left(process, holder);
+                    self.oracle.left(process, holder);
                 }
             }
             _ => {}
@@ -487,9 +489,9 @@ impl World {
     }
 
     /// Whether a process lives to carry out one more effect.
-    fn survives_one_more(&mut self, process: ProcessId) -> bool {
+    fn may_execute(&mut self, process: ProcessId) -> bool {
         let target = &mut self.processes[process.index()];
-        match &mut target.dies_after {
+        match &mut target.kill_after_effects {
             Some(0) => {
                 self.kill(process);
                 false
@@ -506,33 +508,33 @@ impl World {
     fn check_identity(&mut self, process: ProcessId) {
         let now = self.now;
         let target = &self.processes[process.index()];
-        let holder = target.worker.holder();
+        let holder = target.worker.incarnation();
         let holds = holder.map(|holder| holder.id.0);
         self.processes[process.index()].holder = holder.or(target.holder);
         let target = &self.processes[process.index()];
         if holds == target.held {
-            self.check_lonely(process);
+            self.check_unique_id(process);
             return;
         }
         let taken_away = target.worker.history().last().is_some_and(|last| last.cause == "identity lost");
         if let Some(lost) = target.held.filter(|_| !target.disturbed && taken_away) {
-            self.ledger.violate(
+            self.oracle.violate(
                 11,
                 now,
                 format!("{process} lost defender-{lost} although nothing befell it"),
             );
         }
         self.processes[process.index()].held = holds;
-        self.check_lonely(process);
+        self.check_unique_id(process);
     }
 
     /// Nobody else may hold the id of an unfenced process.
-    fn check_lonely(&mut self, process: ProcessId) {
+    fn check_unique_id(&mut self, process: ProcessId) {
         let now = self.now;
         // The id is compared first: whose fence is open is known by a clock of its own each.
         let held = |process: ProcessId| {
             let target = &self.processes[process.index()];
-            target.worker.holder().map(|holder| holder.id).filter(|_| !target.lost_time)
+            target.worker.incarnation().map(|holder| holder.id).filter(|_| !target.lost_time)
         };
         let unfenced = |process: ProcessId| {
             let target = &self.processes[process.index()];
@@ -540,13 +542,13 @@ impl World {
         };
         let Some(id) = held(process).filter(|_| unfenced(process)) else { return };
         let other =
-            self.living().find(|&other| other != process && held(other) == Some(id) && unfenced(other));
+            self.running().find(|&other| other != process && held(other) == Some(id) && unfenced(other));
         if let Some(other) = other {
-            self.ledger.violate(10, now, format!("{process} and {other} both hold {id}"));
+            self.oracle.violate(10, now, format!("{process} and {other} both hold {id}"));
         }
     }
 
-    fn set_alarm(&mut self, process: ProcessId) {
+    fn schedule_deadline(&mut self, process: ProcessId) {
         let now = self.now;
         let target = &mut self.processes[process.index()];
         let due = target.worker.next_deadline().filter(|_| target.alive).map(|due| target.world_time(due));
@@ -556,7 +558,7 @@ impl World {
             if earlier || due.is_none() || target.wake.is_none() {
                 target.wake = due;
                 if let Some(due) = due {
-                    self.later(due.saturating_sub(now), Happening::Wake(process));
+                    self.later(due.saturating_sub(now), SimEvent::Wake(process));
                 }
             }
         }
@@ -568,38 +570,40 @@ impl World {
             | Effect::Delete { .. }
             | Effect::Read { .. }
             | Effect::ReadCursors { .. }
-            | Effect::SurveyLog { .. }
+            | Effect::InspectLog { .. }
             | Effect::ReadLog { .. }
-            | Effect::PublishDead { .. }
+            | Effect::PublishDeadLetter { .. }
             | Effect::ListSubjects { .. } => self.send(process, effect),
-            Effect::ReadOrigin { .. } | Effect::Bury { .. } => self.ask_store(process, effect),
-            Effect::Process { ticket, partition, work } => {
-                let chamber = self.numbers[&partition];
-                self.begin_run(process, chamber, Run::new(ticket, work));
+            Effect::ReadRecoveryPoint { .. } | Effect::RecordDeadLetter { .. } => {
+                self.ask_store(process, effect)
+            }
+            Effect::Process { request_id, partition, work } => {
+                let partition = self.numbers[&partition];
+                self.begin_run(process, partition, ProcessingRun::new(request_id, work));
             }
             Effect::Cancel { partition } => {
-                let chamber = self.numbers[&partition];
-                self.processes[process.index()].handler.runs.remove(&chamber);
-                self.ledger.ends(process, chamber);
-                self.ledger.doubt(process, chamber);
+                let partition = self.numbers[&partition];
+                self.processes[process.index()].handler.runs.remove(&partition);
+                self.oracle.on_processing_ended(process, partition);
+                self.oracle.doubt(process, partition);
             }
             Effect::Assign { version, added, removed } => {
-                let bells = &mut self.processes[process.index()].bells;
+                let bells = &mut self.processes[process.index()].subscriptions;
                 bells.extend(added.iter().map(|name| self.numbers[name]));
                 for name in &removed {
                     bells.remove(&self.numbers[name]);
                 }
                 if !removed.is_empty() {
-                    self.later(LETTING_GO, Happening::Arrival(process, Event::LetGo(version)));
+                    self.later(RELEASE_TIME, SimEvent::Arrival(process, Event::Released(version)));
                 }
             }
-            Effect::Drain => self.later(LETTING_GO, Happening::Arrival(process, Event::Drained)),
+            Effect::Drain => self.later(RELEASE_TIME, SimEvent::Arrival(process, Event::Drained)),
             Effect::Exit => self.end(process),
             Effect::Fence => {
                 self.drop_runs(process);
-                self.ledger.fenced(process);
+                self.oracle.fenced(process);
             }
-            Effect::Unfence => self.ledger.unfenced(process),
+            Effect::Unfence => self.oracle.unfenced(process),
             Effect::Notice(notice) => self.notice(process, &notice),
             Effect::Grant { .. } | Effect::Warn(_) => {}
         }
@@ -610,7 +614,7 @@ impl World {
         (1_700_000_000_000_000 + self.now.as_micros() as u64).saturating_add_signed(self.broker_offset)
     }
 
-    fn later(&mut self, delay: Duration, happening: Happening) {
+    fn later(&mut self, delay: Duration, happening: SimEvent) {
         self.queue.plan(self.now + delay, happening);
     }
 }
@@ -622,24 +626,25 @@ fn fold(hash: u64, words: &[u64]) -> u64 {
 
 /// What kind of event it was, for the trace.
 fn shape(event: &Event) -> u64 {
-    let answer =
-        |kind: u64, ticket: &Ticket, good: bool| kind + (ticket.serial << 8) + (u64::from(good) << 7);
+    let answer = |kind: u64, request_id: &RequestId, good: bool| {
+        kind + (request_id.serial << 8) + (u64::from(good) << 7)
+    };
     match event {
         Event::Tick => 1,
         Event::Synced => 2,
         Event::Watched { entry, .. } => 3 + entry.as_ref().map_or(0, |entry| entry.revision.0 << 8),
-        Event::Written { ticket, result } => answer(4, ticket, result.is_ok()),
-        Event::Fetched { ticket, result } => answer(5, ticket, result.is_ok()),
-        Event::Cursors { ticket, result } => answer(6, ticket, result.is_ok()),
-        Event::Surveyed { ticket, result } => answer(7, ticket, result.is_ok()),
-        Event::Traced { ticket, result } => answer(8, ticket, result.is_ok()),
-        Event::Paged { ticket, result } => answer(9, ticket, result.is_ok()),
-        Event::Processed { ticket, outcome } => answer(10, ticket, *outcome == Outcome::Done),
-        Event::Done { ticket, happened } => answer(11, ticket, *happened),
-        Event::Subjects { ticket, result } => answer(12, ticket, result.is_ok()),
-        Event::Rung(_) => 13,
+        Event::Written { request_id, result } => answer(4, request_id, result.is_ok()),
+        Event::Fetched { request_id, result } => answer(5, request_id, result.is_ok()),
+        Event::Cursors { request_id, result } => answer(6, request_id, result.is_ok()),
+        Event::LogInspected { request_id, result } => answer(7, request_id, result.is_ok()),
+        Event::RecoveryPointRead { request_id, result } => answer(8, request_id, result.is_ok()),
+        Event::LogRead { request_id, result } => answer(9, request_id, result.is_ok()),
+        Event::Processed { request_id, outcome } => answer(10, request_id, *outcome == ProcessOutcome::Done),
+        Event::DeadLetterStep { request_id, happened } => answer(11, request_id, *happened),
+        Event::Subjects { request_id, result } => answer(12, request_id, result.is_ok()),
+        Event::WakeUp(_) => 13,
         Event::Partitions(_) => 14,
-        Event::LetGo(version) => 15 + (version.0 << 8),
+        Event::Released(version) => 15 + (version.0 << 8),
         Event::Drained => 16,
         Event::Shutdown => 17,
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use phalanx_cluster_core::{Config, Guard, WorkerState};
+use phalanx_cluster_core::{Config, ProtocolRule, WorkerState};
 use phalanx_sim::{ProcessId, Setup, World};
 
 pub fn s(seconds: u64) -> Duration {
@@ -23,8 +23,12 @@ pub fn wait(world: &mut World, time: Duration) {
 }
 
 /// A calm fleet after a minute, with one rule taken out.
-pub fn fleet(without: Option<Guard>, workers: u32, fleet_size: Option<u32>) -> (World, Vec<ProcessId>) {
-    fleet_with(Config { fleet_size, without, ..Config::default() }, workers)
+pub fn fleet(
+    without: Option<ProtocolRule>,
+    workers: u32,
+    fleet_size: Option<u32>,
+) -> (World, Vec<ProcessId>) {
+    fleet_with(Config { fleet_size, disabled_rule: without, ..Config::default() }, workers)
 }
 
 /// A calm fleet after a minute, with a configuration of its own.
@@ -44,7 +48,7 @@ pub fn fleet_with(config: Config, workers: u32) -> (World, Vec<ProcessId>) {
 
 /// What broke, with the number of its invariant.
 pub fn broken(world: &mut World) -> Vec<String> {
-    world.close_books();
+    world.finish_checks();
     world.take_violations().iter().map(ToString::to_string).collect()
 }
 
@@ -60,7 +64,7 @@ pub fn unless(holds: bool, promise: &str) -> Vec<String> {
 
 /// The schedule is clean with the rule, and not without it.
 #[track_caller]
-pub fn needs(guard: Guard, schedule: impl Fn(Option<Guard>) -> Vec<String>) {
+pub fn needs(guard: ProtocolRule, schedule: impl Fn(Option<ProtocolRule>) -> Vec<String>) {
     let with = schedule(None);
     assert!(with.is_empty(), "with every rule: {with:#?}");
     let without = schedule(Some(guard));
@@ -68,7 +72,7 @@ pub fn needs(guard: Guard, schedule: impl Fn(Option<Guard>) -> Vec<String>) {
     println!("without {guard:?}: {}", without[0]);
 }
 
-/// A map as the scenarios state it: second, version, lifecycle, workers, chambers moved.
+/// A map as the scenarios state it: second, version, lifecycle, workers, partitions moved.
 pub type Map = (u64, u64, &'static str, usize, usize);
 
 /// Every map published since the scenario began.
@@ -76,12 +80,12 @@ pub fn maps(world: &World) -> Vec<Map> {
     world.publications().iter().map(|p| (p.second, p.version, p.lifecycle, p.workers, p.moved)).collect()
 }
 
-/// 300 chambers that publish every half minute or so, and nobody yet.
+/// 300 partitions that publish every half minute or so, and nobody yet.
 pub fn plant(fleet_size: Option<u32>) -> World {
     plant_with(Config { fleet_size, ..Config::default() })
 }
 
-/// 300 chambers that publish every half minute or so, and nobody yet.
+/// 300 partitions that publish every half minute or so, and nobody yet.
 pub fn plant_with(config: Config) -> World {
     World::new(Setup { config, partitions: 300, traffic: Some(s(30)), ..Setup::default() })
 }
@@ -101,27 +105,28 @@ pub fn start(world: &mut World, workers: u32) -> Vec<ProcessId> {
     (0..workers).map(|_| world.start()).collect()
 }
 
-/// How many chambers these own together, by the stored map.
+/// How many partitions these own together, by the stored map.
 pub fn owned(world: &World, processes: &[ProcessId]) -> usize {
-    let ids = processes.iter().filter_map(|&process| world.worker(process).holder());
-    ids.map(|holder| world.chambers_of(holder.id.0).len()).sum()
+    let ids = processes.iter().filter_map(|&process| world.worker(process).incarnation());
+    ids.map(|holder| world.partitions_of(holder.id.0).len()).sum()
 }
 
 /// The end of a scenario: no more messages, half a minute for those that run, every promise kept, everybody well.
 #[track_caller]
 pub fn settle(mut world: World) {
-    world.silence();
+    world.stop_traffic();
     wait(&mut world, s(40));
-    world.close_books();
+    world.finish_checks();
     let broken: Vec<String> = world.take_violations().iter().map(ToString::to_string).collect();
     assert!(broken.is_empty(), "{broken:#?}");
     let counts = world.counts();
     assert_eq!((counts.committed, counts.lost), (counts.published, 0), "every message is committed once");
-    let leaders = world.living().filter(|&process| world.worker(process).is_leader()).count();
-    assert_eq!(leaders, usize::from(world.living().next().is_some()), "leaders");
-    for process in world.living() {
+    let leaders = world.running().filter(|&process| world.worker(process).is_leader()).count();
+    assert_eq!(leaders, usize::from(world.running().next().is_some()), "leaders");
+    for process in world.running() {
         let worker = world.worker(process);
-        let well = worker.is_standby() || worker.holder().is_some() && worker.state() == WorkerState::Stable;
+        let well =
+            worker.is_standby() || worker.incarnation().is_some() && worker.state() == WorkerState::Stable;
         assert!(well, "{process} shows {} in the end", worker.state());
     }
 }
@@ -129,7 +134,8 @@ pub fn settle(mut world: World) {
 /// As Kubernetes asks: an id and an assignment, or a standby.
 pub fn is_ready(world: &World, pod: ProcessId) -> bool {
     let worker = world.worker(pod);
-    let served = worker.holder().is_some() && worker.owned() > 0 && worker.state() != WorkerState::Shutdown;
+    let served =
+        worker.incarnation().is_some() && worker.owned() > 0 && worker.state() != WorkerState::Shutdown;
     world.is_alive(pod) && (worker.is_standby() || served)
 }
 

@@ -3,12 +3,12 @@
 use crate::common;
 use crate::common::{broken, fleet, ms, needs, s, unless, wait};
 use phalanx_cluster_core::types::{Key, WorkerId};
-use phalanx_cluster_core::{Guard, Purpose, WorkerState};
-use phalanx_sim::{Kind, ProcessId, World};
+use phalanx_cluster_core::{ProtocolRule, Purpose, WorkerState};
+use phalanx_sim::{MessageKind, ProcessId, World};
 
 #[test]
 fn the_fence_counts_from_the_sending() {
-    needs(Guard::FenceFromSending, |without| {
+    needs(ProtocolRule::FenceFromSending, |without| {
         let (mut world, processes) = fleet(without, 5, None);
         let leader = processes[0];
         assert_eq!(world.leader(), Some(leader));
@@ -26,7 +26,7 @@ fn the_fence_counts_from_the_sending() {
 
 #[test]
 fn only_heartbeats_count_for_the_fence() {
-    needs(Guard::HeartbeatAlone, |without| {
+    needs(ProtocolRule::OnlyHeartbeatsProve, |without| {
         let (mut world, processes) = fleet(without, 5, None);
         world.run_until(s(61));
         world.start();
@@ -40,7 +40,7 @@ fn only_heartbeats_count_for_the_fence() {
 
 #[test]
 fn the_fence_is_left_in_order() {
-    needs(Guard::FenceExitOrder, |without| {
+    needs(ProtocolRule::FenceExitOrder, |without| {
         let (mut world, processes) = fleet(without, 5, Some(5));
         world.start();
         world.run_until(s(65));
@@ -54,7 +54,7 @@ fn the_fence_is_left_in_order() {
 
 #[test]
 fn silence_is_counted_only_while_the_broker_works() {
-    needs(Guard::HealthyClock, |without| {
+    needs(ProtocolRule::HealthyClock, |without| {
         let (mut world, processes) = fleet(without, 5, Some(5));
         world.start();
         world.run_until(s(65));
@@ -74,7 +74,7 @@ fn silence_is_counted_only_while_the_broker_works() {
 
 #[test]
 fn free_ids_of_the_map_come_first() {
-    needs(Guard::MapIdsFirst, |without| {
+    needs(ProtocolRule::MapIdsFirst, |without| {
         let (mut world, processes) = fleet(without, 10, Some(10));
         world.kill(processes[3]);
         world.run_until(s(100));
@@ -86,17 +86,17 @@ fn free_ids_of_the_map_come_first() {
         let successor = world.start();
         world.run_until(s(120));
         unless(
-            world.worker(successor).holder().is_some_and(|holder| holder.id == WorkerId(7)),
-            "14: the successor of 7 took another id, and the chambers of 7 wait in vain",
+            world.worker(successor).incarnation().is_some_and(|holder| holder.id == WorkerId(7)),
+            "14: the successor of 7 took another id, and the partitions of 7 wait in vain",
         )
     });
 }
 
 #[test]
 fn the_graces_of_the_last_leader_are_inherited() {
-    needs(Guard::InheritedGraces, |without| {
+    needs(ProtocolRule::InheritGracePeriods, |without| {
         let (mut world, processes) = fleet(without, 10, Some(10));
-        // Worker 4 leaves at second 60: its chambers wait until 105. Its farewell has expired when a newcomer arrives,
+        // Worker 4 leaves at second 60: its partitions wait until 105. Its farewell has expired when a newcomer arrives,
         // who takes the id of another leaver and, half a minute later, the lead.
         world.terminate(processes[4]);
         world.terminate(processes[1]);
@@ -115,7 +115,7 @@ fn the_graces_of_the_last_leader_are_inherited() {
 
 #[test]
 fn a_grace_counts_from_the_leavers_own_farewell() {
-    needs(Guard::GracePerId, |without| {
+    needs(ProtocolRule::GracePeriodPerId, |without| {
         let (mut world, processes) = fleet(without, 10, Some(10));
         // One leaves for good; another leaves half a minute later, and its successor comes when its grace is not over.
         world.terminate(processes[4]);
@@ -123,26 +123,26 @@ fn a_grace_counts_from_the_leavers_own_farewell() {
         world.terminate(processes[6]);
         world.run_until(s(118));
         let kept = world.map().is_some_and(|map| map.workers.contains(&WorkerId(6)));
-        unless(kept, "14: a leaver's chambers were given away in the middle of its grace")
+        unless(kept, "14: a leaver's partitions were given away in the middle of its grace")
     });
 }
 
 #[test]
 fn every_worker_times_heartbeats_itself() {
-    needs(Guard::OwnTimers, |without| {
+    needs(ProtocolRule::EveryWorkerTimes, |without| {
         let (mut world, processes) = fleet(without, 10, None);
         world.kill(processes[0]);
         world.run_until(s(67));
         unless(
             world.publications().len() == 1,
-            "13: the dead leader's chambers were not given away within 7 s",
+            "13: the dead leader's partitions were not given away within 7 s",
         )
     });
 }
 
 #[test]
 fn missing_is_not_crashed() {
-    needs(Guard::MissingIsNotCrashed, |without| {
+    needs(ProtocolRule::MissingIsNotCrashed, |without| {
         let (mut world, processes) = fleet(without, 20, None);
         processes.into_iter().for_each(|process| world.terminate(process));
         world.run_until(s(100));
@@ -159,7 +159,7 @@ fn missing_is_not_crashed() {
 
 #[test]
 fn retained_values_are_no_sign_of_life() {
-    needs(Guard::RetainedIsNoLife, |without| {
+    needs(ProtocolRule::RetainedIsNotAlive, |without| {
         let (mut world, processes) = fleet(without, 30, None);
         processes.into_iter().for_each(|process| world.kill(process));
         world.run_until(s(75));
@@ -174,7 +174,7 @@ fn retained_values_are_no_sign_of_life() {
 
 #[test]
 fn an_emergency_is_evened_out() {
-    needs(Guard::EveningOut, |without| {
+    needs(ProtocolRule::RebalanceAfterEmergency, |without| {
         let (mut world, processes) = fleet(without, 5, None);
         (0..3).for_each(|_| {
             world.start();
@@ -194,19 +194,19 @@ fn an_emergency_is_evened_out() {
 
 #[test]
 fn a_version_is_above_every_version_seen() {
-    needs(Guard::VersionAboveAll, |without| {
+    needs(ProtocolRule::VersionAboveAll, |without| {
         let (mut world, processes) = fleet(without, 5, None);
-        (0..300).for_each(|chamber| {
-            world.publish(chamber, Kind::Good);
+        (0..300).for_each(|partition| {
+            world.publish(partition, MessageKind::Good);
         });
         world.start();
         world.run_until(s(100));
-        (0..300).for_each(|chamber| {
-            world.publish(chamber, Kind::Good);
+        (0..300).for_each(|partition| {
+            world.publish(partition, MessageKind::Good);
         });
         wait(&mut world, s(20));
         // The map is lost, and nobody is left who knows it: the cursors are ahead of the map that is made then.
-        for process in world.living().collect::<Vec<_>>() {
+        for process in world.running().collect::<Vec<_>>() {
             world.kill(process);
         }
         assert!(processes.iter().all(|&process| !world.is_alive(process)));
@@ -214,8 +214,8 @@ fn a_version_is_above_every_version_seen() {
         (0..5).for_each(|_| {
             world.start();
         });
-        (0..300).for_each(|chamber| {
-            world.publish(chamber, Kind::Good);
+        (0..300).for_each(|partition| {
+            world.publish(partition, MessageKind::Good);
         });
         wait(&mut world, s(120));
         broken(&mut world)
@@ -224,7 +224,7 @@ fn a_version_is_above_every_version_seen() {
 
 #[test]
 fn a_new_leader_touches_the_map_first() {
-    needs(Guard::TouchFirst, |without| {
+    needs(ProtocolRule::ClaimMapFirst, |without| {
         let (mut world, processes) = fleet(without, 5, None);
         world.start();
         // The leader's window ends just after its link is cut; what it then writes lands when the link is back.
@@ -250,7 +250,7 @@ fn a_new_leader_touches_the_map_first() {
 
 #[test]
 fn ids_are_given_back_by_compare_and_swap() {
-    needs(Guard::ReleaseBySwap, |without| {
+    needs(ProtocolRule::ReleaseByCas, |without| {
         let (mut world, processes) = fleet(without, 3, Some(3));
         let standby = world.start();
         wait(&mut world, s(5));
@@ -258,23 +258,23 @@ fn ids_are_given_back_by_compare_and_swap() {
         world.repeat_request(processes[1], Purpose::Release, ms(500));
         world.terminate(processes[1]);
         wait(&mut world, s(30));
-        assert!(world.worker(standby).holder().is_some(), "the standby has an id");
+        assert!(world.worker(standby).incarnation().is_some(), "the standby has an id");
         broken(&mut world)
     });
 }
 
 #[test]
 fn the_id_is_given_back_last() {
-    needs(Guard::IdLast, |without| {
+    needs(ProtocolRule::ReleaseIdLast, |without| {
         let (mut world, processes) = fleet(without, 3, Some(3));
         world.start();
         wait(&mut world, s(5));
-        let chamber = world.chamber_of(1).expect("worker 1 has chambers");
-        world.publish(chamber, Kind::Endless);
+        let partition = world.partition_of(1).expect("worker 1 has partitions");
+        world.publish(partition, MessageKind::NeverEnds);
         wait(&mut world, s(1));
         // Its message still runs: whoever takes its id takes the cursor at once, before the leaver is shown that.
         world.delay_watch(processes[1], s(10));
-        world.trust(processes[1]);
+        world.expect_healthy(processes[1]);
         world.terminate(processes[1]);
         wait(&mut world, s(5));
         common::breached(&mut world)
@@ -283,7 +283,7 @@ fn the_id_is_given_back_last() {
 
 #[test]
 fn the_claim_is_read_before_the_heartbeat_and_then_freed() {
-    needs(Guard::ReadBeforeFree, |without| {
+    needs(ProtocolRule::ReadBeforeFree, |without| {
         let (mut world, processes) = fleet(without, 5, Some(5));
         world.start();
         wait(&mut world, s(5));
@@ -302,7 +302,7 @@ fn the_claim_is_read_before_the_heartbeat_and_then_freed() {
 
 #[test]
 fn claims_do_not_expire_while_the_broker_is_away() {
-    needs(Guard::NoShortTtl, |without| {
+    needs(ProtocolRule::NoShortTtl, |without| {
         let (mut world, processes) = fleet(without, 5, Some(5));
         world.start();
         world.run_until(s(65));
@@ -324,7 +324,7 @@ fn is_ready(world: &World, pod: ProcessId, standby_counts: bool) -> bool {
 
 #[test]
 fn a_standby_is_ready() {
-    needs(Guard::StandbyIsReady, |without| {
+    needs(ProtocolRule::StandbyIsReady, |without| {
         // Surge 1, unavailable 0: an old pod is stopped only when a new one is ready.
         let (mut world, mut old) = fleet(None, 5, Some(5));
         while !old.is_empty() && world.now() < s(200) {

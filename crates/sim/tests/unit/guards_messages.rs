@@ -1,33 +1,33 @@
 //! For each rule about cursors, rows and dead letters, a schedule in which a promise breaks without it and holds with it.
 
 use crate::common::{breached, broken, fleet, fleet_with, ms, needs, s, wait};
-use phalanx_cluster_core::{Config, Guard};
-use phalanx_sim::{Kind, ProcessId, World};
+use phalanx_cluster_core::{Config, ProtocolRule};
+use phalanx_sim::{MessageKind, ProcessId, World};
 
-/// Three calm workers; a chamber of the second one, and the workers.
-fn three(without: Option<Guard>) -> (World, u32, [ProcessId; 3]) {
+/// Three calm workers; a partition of the second one, and the workers.
+fn three(without: Option<ProtocolRule>) -> (World, u32, [ProcessId; 3]) {
     let (mut world, processes) = fleet(without, 3, None);
-    let chamber = world.chamber_of(1).expect("worker 1 has chambers");
+    let partition = world.partition_of(1).expect("worker 1 has partitions");
     // A first message, so that its cursor is held.
-    world.publish(chamber, Kind::Good);
+    world.publish(partition, MessageKind::Good);
     wait(&mut world, s(1));
-    (world, chamber, [processes[0], processes[1], processes[2]])
+    (world, partition, [processes[0], processes[1], processes[2]])
 }
 
 /// Publishes a message and waits until its results are in the store and not committed yet.
-fn until_rows(world: &mut World, chamber: u32) -> u64 {
-    let number = world.publish(chamber, Kind::Good);
-    assert!(world.run_while(s(2), |world| !world.has_rows(chamber, number)), "its results are written");
+fn until_rows(world: &mut World, partition: u32) -> u64 {
+    let number = world.publish(partition, MessageKind::Good);
+    assert!(world.run_while(s(2), |world| !world.has_rows(partition, number)), "its results are written");
     number
 }
 
 #[test]
 fn a_cursor_is_taken_before_the_first_message() {
-    needs(Guard::TakeFirst, |without| {
-        let (mut world, chamber, [_, _, _]) = three(without);
-        world.reassign(chamber, 2);
+    needs(ProtocolRule::TakeOverFirst, |without| {
+        let (mut world, partition, [_, _, _]) = three(without);
+        world.reassign(partition, 2);
         wait(&mut world, s(1));
-        world.publish(chamber, Kind::Good);
+        world.publish(partition, MessageKind::Good);
         wait(&mut world, s(1));
         broken(&mut world)
     });
@@ -35,20 +35,20 @@ fn a_cursor_is_taken_before_the_first_message() {
 
 #[test]
 fn a_partition_that_was_lost_and_regained_is_taken_anew() {
-    needs(Guard::RetakeAfterRegain, |without| {
-        let (mut world, chamber, [_, a, b]) = three(without);
-        world.reassign(chamber, 2);
+    needs(ProtocolRule::NewTokenAfterReassignment, |without| {
+        let (mut world, partition, [_, a, b]) = three(without);
+        world.reassign(partition, 2);
         wait(&mut world, ms(1));
-        world.publish(chamber, Kind::Endless);
-        // B has heard that A let go, and its take is on its way, when the chamber goes back to A.
+        world.publish(partition, MessageKind::NeverEnds);
+        // B has heard that A let go, and its take is on its way, when the partition goes back to A.
         assert!(world.run_while(s(1), |world| world.worker(a).map().is_none_or(|map| map.version.0 < 2)));
         wait(&mut world, ms(3));
         let until = world.now() + ms(50);
         world.cut_out(b, until);
-        world.trust(b);
+        world.expect_healthy(b);
         world.delay_watch(b, s(2));
-        world.trust(b);
-        world.reassign(chamber, 1);
+        world.expect_healthy(b);
+        world.reassign(partition, 1);
         wait(&mut world, s(5));
         breached(&mut world)
     });
@@ -56,22 +56,22 @@ fn a_partition_that_was_lost_and_regained_is_taken_anew() {
 
 #[test]
 fn a_gainer_waits_for_exactly_its_version() {
-    needs(Guard::ExactVersion, |without| {
-        let (mut world, chamber, [_, a, b]) = three(without);
-        world.publish(chamber, Kind::Endless);
+    needs(ProtocolRule::ExactVersion, |without| {
+        let (mut world, partition, [_, a, b]) = three(without);
+        world.publish(partition, MessageKind::NeverEnds);
         wait(&mut world, ms(100));
-        assert!(world.is_processing(a, chamber));
+        assert!(world.is_processing(a, partition));
         // A does not see version 2, and reports 3 while it works; B sees 3 late.
         world.drop_map_event(a);
-        world.trust(a);
-        world.reassign(chamber, 2);
+        world.expect_healthy(a);
+        world.reassign(partition, 2);
         wait(&mut world, ms(2));
         world.delay_watch(b, ms(500));
-        world.trust(b);
+        world.expect_healthy(b);
         // Only B's view of the map is late: of A it hears at once that it has applied version 3.
-        world.reassign(chamber, 1);
+        world.reassign(partition, 1);
         world.delay_watch(b, ms(0));
-        world.trust(b);
+        world.expect_healthy(b);
         wait(&mut world, s(1));
         breached(&mut world)
     });
@@ -79,9 +79,9 @@ fn a_gainer_waits_for_exactly_its_version() {
 
 #[test]
 fn the_chart_state_is_read_at_exactly_the_committed_position() {
-    needs(Guard::StateAtCommitted, |without| {
-        let (mut world, chamber, [_, a, _]) = three(without);
-        until_rows(&mut world, chamber);
+    needs(ProtocolRule::StateAtCommitted, |without| {
+        let (mut world, partition, [_, a, _]) = three(without);
+        until_rows(&mut world, partition);
         world.kill(a);
         wait(&mut world, s(20));
         broken(&mut world)
@@ -90,10 +90,10 @@ fn the_chart_state_is_read_at_exactly_the_committed_position() {
 
 #[test]
 fn a_lower_take_never_replaces_a_higher() {
-    needs(Guard::HigherTakeWins, |without| {
-        let (mut world, chamber, [_, a, _]) = three(without);
+    needs(ProtocolRule::HigherTokenWins, |without| {
+        let (mut world, partition, [_, a, _]) = three(without);
         // A's rows get stuck on their way, and A dies; B commits by another strategy; then A's rows land.
-        world.publish(chamber, Kind::Good);
+        world.publish(partition, MessageKind::Good);
         let until = world.now() + s(1);
         world.store_late(until, s(30));
         wait(&mut world, s(1));
@@ -106,10 +106,10 @@ fn a_lower_take_never_replaces_a_higher() {
 
 #[test]
 fn stamps_grow_although_the_clock_of_the_broker_steps_back() {
-    needs(Guard::StampKept, |without| {
-        let (mut world, chamber, _) = three(without);
+    needs(ProtocolRule::MonotonicTimestamps, |without| {
+        let (mut world, partition, _) = three(without);
         world.step_broker_clock(-5_000_000);
-        world.publish(chamber, Kind::Good);
+        world.publish(partition, MessageKind::Good);
         wait(&mut world, s(2));
         broken(&mut world)
     });
@@ -117,9 +117,9 @@ fn stamps_grow_although_the_clock_of_the_broker_steps_back() {
 
 #[test]
 fn readers_follow_the_take_that_counts() {
-    needs(Guard::TakeThatCounts, |without| {
-        let (mut world, chamber, [_, a, _]) = three(without);
-        until_rows(&mut world, chamber);
+    needs(ProtocolRule::ReadersFollowToken, |without| {
+        let (mut world, partition, [_, a, _]) = three(without);
+        until_rows(&mut world, partition);
         world.kill(a);
         world.change_strategy();
         wait(&mut world, s(20));
@@ -129,12 +129,12 @@ fn readers_follow_the_take_that_counts() {
 
 #[test]
 fn what_is_remembered_is_dropped_at_every_take() {
-    needs(Guard::CacheDropped, |without| {
-        let (mut world, chamber, _) = three(without);
+    needs(ProtocolRule::CacheDropped, |without| {
+        let (mut world, partition, _) = three(without);
         for owner in [2, 1] {
-            world.reassign(chamber, owner);
+            world.reassign(partition, owner);
             wait(&mut world, s(1));
-            world.publish(chamber, Kind::Good);
+            world.publish(partition, MessageKind::Good);
             wait(&mut world, s(1));
         }
         broken(&mut world)
@@ -142,8 +142,8 @@ fn what_is_remembered_is_dropped_at_every_take() {
 }
 
 /// A's swap is applied, and A never hears of it.
-fn lose_the_answer_to_a_commit(world: &mut World, chamber: u32, a: ProcessId, cut: std::time::Duration) {
-    until_rows(world, chamber);
+fn lose_the_answer_to_a_commit(world: &mut World, partition: u32, a: ProcessId, cut: std::time::Duration) {
+    until_rows(world, partition);
     let until = world.now() + cut;
     world.cut_in(a, until);
     world.change_strategy();
@@ -151,9 +151,9 @@ fn lose_the_answer_to_a_commit(world: &mut World, chamber: u32, a: ProcessId, cu
 
 #[test]
 fn a_swap_without_an_answer_is_settled_first() {
-    needs(Guard::SettleFirst, |without| {
-        let (mut world, chamber, [_, a, _]) = three(without);
-        lose_the_answer_to_a_commit(&mut world, chamber, a, ms(2_500));
+    needs(ProtocolRule::VerifyUnknownFirst, |without| {
+        let (mut world, partition, [_, a, _]) = three(without);
+        lose_the_answer_to_a_commit(&mut world, partition, a, ms(2_500));
         wait(&mut world, s(20));
         broken(&mut world)
     });
@@ -161,9 +161,9 @@ fn a_swap_without_an_answer_is_settled_first() {
 
 #[test]
 fn cursors_are_taken_anew_after_the_fence() {
-    needs(Guard::RetakeAfterFence, |without| {
-        let (mut world, chamber, [_, a, _]) = three(without);
-        lose_the_answer_to_a_commit(&mut world, chamber, a, ms(4_900));
+    needs(ProtocolRule::NewTokenAfterFence, |without| {
+        let (mut world, partition, [_, a, _]) = three(without);
+        lose_the_answer_to_a_commit(&mut world, partition, a, ms(4_900));
         wait(&mut world, s(20));
         broken(&mut world)
     });
@@ -171,9 +171,9 @@ fn cursors_are_taken_anew_after_the_fence() {
 
 #[test]
 fn a_take_from_the_dead_counts_against_the_message() {
-    needs(Guard::DeathsCount, |without| {
-        let (mut world, chamber, _) = three(without);
-        world.publish(chamber, Kind::Killer);
+    needs(ProtocolRule::CrashesCount, |without| {
+        let (mut world, partition, _) = three(without);
+        world.publish(partition, MessageKind::CrashesWorker);
         wait(&mut world, s(120));
         broken(&mut world)
     });
@@ -181,11 +181,14 @@ fn a_take_from_the_dead_counts_against_the_message() {
 
 #[test]
 fn nothing_is_condemned_for_deaths_before_it_ran_alone() {
-    needs(Guard::SoloFirst, |without| {
-        let (mut world, chamber, _) = three(without);
+    needs(ProtocolRule::IsolateFirst, |without| {
+        let (mut world, partition, _) = three(without);
         // The neighbours of a message that kills are there every time.
-        for neighbour in world.chambers_of(1) {
-            world.publish(neighbour, if neighbour == chamber { Kind::Killer } else { Kind::Good });
+        for neighbour in world.partitions_of(1) {
+            world.publish(
+                neighbour,
+                if neighbour == partition { MessageKind::CrashesWorker } else { MessageKind::Good },
+            );
         }
         wait(&mut world, s(180));
         broken(&mut world)
@@ -194,9 +197,9 @@ fn nothing_is_condemned_for_deaths_before_it_ran_alone() {
 
 #[test]
 fn a_death_sentence_stands_in_the_cursor_before_it_is_published() {
-    needs(Guard::DeadFirst, |without| {
-        let (mut world, chamber, _) = three(without);
-        world.publish(chamber, Kind::Broken);
+    needs(ProtocolRule::RecordDeadLetterFirst, |without| {
+        let (mut world, partition, _) = three(without);
+        world.publish(partition, MessageKind::Poison);
         wait(&mut world, s(5));
         broken(&mut world)
     });
@@ -204,21 +207,21 @@ fn a_death_sentence_stands_in_the_cursor_before_it_is_published() {
 
 #[test]
 fn a_dead_letter_leaves_the_unchanged_chart_state() {
-    needs(Guard::DeadWritesState, |without| {
-        let (mut world, chamber, _) = three(without);
-        world.publish(chamber, Kind::Broken);
-        world.publish(chamber, Kind::Good);
+    needs(ProtocolRule::DeadLetterWritesState, |without| {
+        let (mut world, partition, _) = three(without);
+        world.publish(partition, MessageKind::Poison);
+        world.publish(partition, MessageKind::Good);
         wait(&mut world, s(5));
         broken(&mut world)
     });
 }
 
 #[test]
-fn the_id_of_a_notification_names_its_chamber() {
-    needs(Guard::MessageIds, |without| {
+fn the_id_of_a_notification_names_its_partition() {
+    needs(ProtocolRule::MessageIds, |without| {
         let (mut world, _, _) = three(without);
-        for chamber in world.chambers_of(2) {
-            world.publish(chamber, Kind::Good);
+        for partition in world.partitions_of(2) {
+            world.publish(partition, MessageKind::Good);
         }
         wait(&mut world, s(5));
         broken(&mut world)
@@ -227,14 +230,14 @@ fn the_id_of_a_notification_names_its_chamber() {
 
 #[test]
 fn the_log_is_read_from_the_cursors_own_sequence() {
-    needs(Guard::ReadFromCursor, |without| {
-        let (mut world, chamber, _) = three(without);
+    needs(ProtocolRule::ReadFromCursor, |without| {
+        let (mut world, partition, _) = three(without);
         (0..3).for_each(|_| {
-            world.publish(chamber, Kind::Good);
+            world.publish(partition, MessageKind::Good);
         });
         wait(&mut world, s(5));
         world.recreate_log();
-        world.publish(chamber, Kind::Good);
+        world.publish(partition, MessageKind::Good);
         wait(&mut world, s(30));
         broken(&mut world)
     });
@@ -242,13 +245,13 @@ fn the_log_is_read_from_the_cursors_own_sequence() {
 
 #[test]
 fn positions_and_dead_letters_carry_the_generation() {
-    needs(Guard::Generations, |without| {
-        let (mut world, chamber, _) = three(without);
-        world.publish(chamber, Kind::Broken);
+    needs(ProtocolRule::Generations, |without| {
+        let (mut world, partition, _) = three(without);
+        world.publish(partition, MessageKind::Poison);
         wait(&mut world, s(5));
         world.recreate_log();
-        world.publish(chamber, Kind::Good);
-        world.publish(chamber, Kind::Broken);
+        world.publish(partition, MessageKind::Good);
+        world.publish(partition, MessageKind::Poison);
         wait(&mut world, s(30));
         broken(&mut world)
     });
@@ -256,9 +259,9 @@ fn positions_and_dead_letters_carry_the_generation() {
 
 #[test]
 fn a_cursor_made_anew_starts_at_the_predecessor_in_the_store() {
-    needs(Guard::OriginFromStore, |without| {
-        let (mut world, chamber, [_, a, _]) = three(without);
-        until_rows(&mut world, chamber);
+    needs(ProtocolRule::RecoverFromStore, |without| {
+        let (mut world, partition, [_, a, _]) = three(without);
+        until_rows(&mut world, partition);
         world.kill(a);
         world.lose_cursors();
         wait(&mut world, s(30));
@@ -268,13 +271,13 @@ fn a_cursor_made_anew_starts_at_the_predecessor_in_the_store() {
 
 #[test]
 fn the_identity_of_the_log_is_read_after_the_cursor() {
-    needs(Guard::IdentityAfterCursor, |without| {
-        let (mut world, chamber, _) = three(without);
+    needs(ProtocolRule::LogIdAfterCursor, |without| {
+        let (mut world, partition, _) = three(without);
         world.recreate_log();
-        world.publish(chamber, Kind::Good);
+        world.publish(partition, MessageKind::Good);
         wait(&mut world, s(15));
-        world.reassign(chamber, 2);
-        world.publish(chamber, Kind::Good);
+        world.reassign(partition, 2);
+        world.publish(partition, MessageKind::Good);
         wait(&mut world, s(15));
         broken(&mut world)
     });
@@ -282,25 +285,25 @@ fn the_identity_of_the_log_is_read_after_the_cursor() {
 
 #[test]
 fn the_holder_reads_its_cursor_at_each_map() {
-    needs(Guard::HolderReadsCursor, |without| {
-        let config = Config { without, process_timeout: ms(400), ..Config::default() };
+    needs(ProtocolRule::OwnerRereadsCursor, |without| {
+        let config = Config { disabled_rule: without, process_timeout: ms(400), ..Config::default() };
         let (mut world, processes) = fleet_with(config, 3);
         let (a, b) = (processes[1], processes[2]);
-        let chamber = world.chamber_of(1).expect("worker 1 has chambers");
-        world.publish(chamber, Kind::Good);
+        let partition = world.partition_of(1).expect("worker 1 has partitions");
+        world.publish(partition, MessageKind::Good);
         wait(&mut world, s(1));
-        // A does not see version 2; B takes when its patience ends; version 3 gives the chamber back to A.
+        // A does not see version 2; B takes when its patience ends; version 3 gives the partition back to A.
         world.drop_map_event(a);
-        world.reassign(chamber, 2);
+        world.reassign(partition, 2);
         // Nor does it hear the bell.
         let until = world.now() + ms(1);
         world.cut_in(a, until);
-        world.publish(chamber, Kind::Endless);
-        assert!(world.run_while(s(2), |world| !world.is_processing(b, chamber)), "B's patience ends");
+        world.publish(partition, MessageKind::NeverEnds);
+        assert!(world.run_while(s(2), |world| !world.is_processing(b, partition)), "B's patience ends");
         wait(&mut world, ms(50));
-        world.trust(a);
-        world.trust(b);
-        world.reassign(chamber, 1);
+        world.expect_healthy(a);
+        world.expect_healthy(b);
+        world.reassign(partition, 1);
         wait(&mut world, s(20));
         broken(&mut world)
     });
@@ -308,8 +311,8 @@ fn the_holder_reads_its_cursor_at_each_map() {
 
 #[test]
 fn a_worker_that_leaves_marks_its_cursors_as_released() {
-    needs(Guard::ReleasedOnLeave, |without| {
-        let (mut world, chamber, processes) = three(without);
+    needs(ProtocolRule::ReleasedOnLeave, |without| {
+        let (mut world, partition, processes) = three(without);
         // The whole fleet is down for longer than the leave records live.
         processes.into_iter().for_each(|process| world.terminate(process));
         wait(&mut world, s(60));
@@ -317,7 +320,7 @@ fn a_worker_that_leaves_marks_its_cursors_as_released() {
             world.start();
         }
         wait(&mut world, s(60));
-        world.publish(chamber, Kind::Good);
+        world.publish(partition, MessageKind::Good);
         wait(&mut world, s(20));
         broken(&mut world)
     });

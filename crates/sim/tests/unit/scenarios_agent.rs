@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use crate::common::{Rollout, maps, ms, owned, plant_with, s, settle, start, wait};
-use phalanx_cluster_core::{Config, Tenure, WorkerState};
+use phalanx_cluster_core::{Config, LeaseExpiry, WorkerState};
 use phalanx_sim::{ProcessId, World};
 
 const TERM: Duration = Duration::from_secs(10);
 
 /// A fleet that has run for a minute; its publications are forgotten.
 fn calm(workers: u32, fleet_size: Option<u32>) -> (World, Vec<ProcessId>) {
-    let mut world = plant_with(Config { fleet_size, tenure: Tenure::Term(TERM), ..Config::default() });
+    let mut world =
+        plant_with(Config { fleet_size, lease_expiry: LeaseExpiry::AfterTerm(TERM), ..Config::default() });
     let processes = start(&mut world, workers);
     world.run_until(s(60));
     assert!(world.all_show(WorkerState::Stable), "calm after a minute");
@@ -19,7 +20,7 @@ fn calm(workers: u32, fleet_size: Option<u32>) -> (World, Vec<ProcessId>) {
 }
 
 fn leaders(world: &World) -> Vec<ProcessId> {
-    world.living().filter(|&process| world.worker(process).is_leader()).collect()
+    world.running().filter(|&process| world.worker(process).is_leader()).collect()
 }
 
 /// Lets time pass. At no moment do two lead.
@@ -41,7 +42,7 @@ fn a_crash_of_the_leader_costs_its_lease_and_a_second() {
     let orphans = owned(&world, &[leader]);
     let began = world.now();
     world.kill(leader);
-    let lost: Vec<u32> = world.chambers_of(world.worker(leader).holder().unwrap().id.0);
+    let lost: Vec<u32> = world.partitions_of(world.worker(leader).incarnation().unwrap().id.0);
     let taken = world.run_while(TERM + s(1), |world| lost.iter().any(|&lost| world.owner_of(lost).is_none()));
     assert!(taken, "not within {:?}", world.now() - began);
     world.run_until(s(140));
@@ -109,7 +110,7 @@ fn a_fail_over_of_the_agent_inside_a_window_changes_nothing() {
     let leader = world.leader();
     world.start();
     world.run_until(s(64));
-    world.grantor_fails_over(s(66));
+    world.agent_fails_over(s(66));
     world.run_until(s(140));
     let seen: Vec<_> = maps(&world).iter().map(|map| (map.0, map.1, map.3)).collect();
     assert_eq!(seen, [(70, 2, 31)]);
@@ -121,10 +122,10 @@ fn a_fail_over_of_the_agent_inside_a_window_changes_nothing() {
 #[test]
 fn an_agent_that_is_away_costs_the_leader_and_no_work() {
     let (mut world, _) = calm(10, None);
-    world.grantor_fails_over(s(100));
+    world.agent_fails_over(s(100));
     wait_with_one_leader_at_most(&mut world, s(20));
     assert_eq!(leaders(&world), [], "the term is over");
-    assert!(world.living().all(|process| world.worker(process).owned() > 0));
+    assert!(world.running().all(|process| world.worker(process).owned() > 0));
     world.run_until(s(140));
     assert_eq!(leaders(&world).len(), 1);
     assert_eq!(maps(&world), []);

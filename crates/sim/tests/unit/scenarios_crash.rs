@@ -7,13 +7,13 @@ use phalanx_sim::World;
 
 /// The orphans have a living owner within seven seconds: invariant 13.
 #[test]
-fn a_crash_of_one_moves_its_chambers_only() {
+fn a_crash_of_one_moves_its_partitions_only() {
     let (mut world, processes) = calm(30, None);
-    let orphans = world.chambers_of(11);
+    let orphans = world.partitions_of(11);
     let before = world.map().unwrap().assignments.clone();
     world.kill(processes[11]);
     let taken =
-        world.run_while(s(7), |world| !orphans.iter().all(|&chamber| world.owner_of(chamber).is_some()));
+        world.run_while(s(7), |world| !orphans.iter().all(|&partition| world.owner_of(partition).is_some()));
     assert!(taken, "after {:?}", world.now() - s(60));
     let after = world.map().unwrap().assignments.clone();
     for (name, assignment) in &before {
@@ -99,7 +99,7 @@ fn a_crash_of_the_leader_after_computing_and_before_publishing() {
     for effects in 2..=4 {
         assert_eq!(outcome(effects), [(76, 2, "stable", 30, 10)], "after {effects} effects");
     }
-    // The map is out: the emergency is for the leader's chambers alone.
+    // The map is out: the emergency is for the leader's partitions alone.
     for effects in 5..=12 {
         let expected = [(70, 2, "stable", 31, 20), (76, 3, "stable", 30, 8)];
         assert_eq!(outcome(effects), expected, "after {effects} effects");
@@ -114,7 +114,7 @@ fn a_crash_with_a_hot_standby_moves_nothing() {
     assert!(world.worker(standby).is_standby());
     world.kill(processes[4]);
     world.run_until(s(77));
-    assert_eq!(world.worker(standby).holder().unwrap().id.0, 4);
+    assert_eq!(world.worker(standby).incarnation().unwrap().id.0, 4);
     world.run_until(s(140));
     assert_eq!(maps(&world), []);
     settle(world);

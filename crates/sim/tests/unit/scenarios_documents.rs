@@ -98,7 +98,7 @@ fn restart_of_64(stop_over: u64, back: u32, start_over: u64) -> World {
         world.terminate(process);
     }
     world.run_until(s(160));
-    assert_eq!(world.living().count(), 0);
+    assert_eq!(world.running().count(), 0);
     for turn in 0..back {
         world.run_until(s(160) + ms(u64::from(turn) * start_over * 1000 / 64));
         world.start();
@@ -179,7 +179,7 @@ fn matrix_a_partial_failure_of_14_of_64_is_an_emergency() {
     settle(world);
 }
 
-/// CSM-M7, CSM-T5, CI-L3: the leader's role goes, its chambers wait for its next life, nobody calculates.
+/// CSM-M7, CSM-T5, CI-L3: the leader's role goes, its partitions wait for its next life, nobody calculates.
 #[test]
 fn matrix_a_leadership_transfer_without_a_change_is_steady() {
     let (mut world, _) = calm(45, Some(45));
@@ -275,7 +275,7 @@ fn chaos_rapid_joins_and_leaves_end_in_one_consistent_map() {
     wait(&mut world, s(60));
     assert_eq!(maps(&world), [(82, 2, "stable", 11, 21), (97, 3, "stable", 10, 26)]);
     assert_eq!(world.map().unwrap().workers.len(), 10);
-    assert!(world.living().all(|process| is_ready(&world, process)));
+    assert!(world.running().all(|process| is_ready(&world, process)));
     settle(world);
 }
 
@@ -304,13 +304,13 @@ fn chaos_a_worker_that_crashes_during_the_rebalancing_is_not_planned_for_again()
     world.kill(processes[7]);
     world.run_until(s(140));
     assert_eq!(maps(&world), [(70, 2, "stable", 12, 34), (74, 3, "stable", 11, 20)]);
-    assert!(world.chambers_of(7).is_empty());
+    assert!(world.partitions_of(7).is_empty());
     settle(world);
 }
 
 /// IP-C4.
 #[test]
-fn chaos_a_partition_during_an_emergency_gives_no_chamber_two_owners() {
+fn chaos_a_partition_during_an_emergency_gives_no_partition_two_owners() {
     let (mut world, processes) = calm(10, None);
     world.kill(processes[7]);
     world.run_until(s(63) + ms(900));

@@ -9,7 +9,7 @@ fn ten_workers_that_claim_at_once_get_ten_ids() {
     let mut world = plant(None);
     let processes = start(&mut world, 10);
     world.run_until(s(5));
-    let mut ids: Vec<_> = processes.iter().map(|p| world.worker(*p).holder().unwrap().id.0).collect();
+    let mut ids: Vec<_> = processes.iter().map(|p| world.worker(*p).incarnation().unwrap().id.0).collect();
     ids.sort_unstable();
     assert_eq!(ids, (0..10).collect::<Vec<_>>());
     assert_eq!(processes.iter().filter(|p| world.worker(**p).is_leader()).count(), 1);
@@ -23,12 +23,12 @@ fn an_exhausted_pool_is_tried_again_and_says_so() {
     let mut world = plant_with(Config { max_workers: 3, ..Config::default() });
     let processes = start(&mut world, 4);
     world.run_until(s(60));
-    let homeless = processes.iter().copied().find(|&p| world.worker(p).holder().is_none()).unwrap();
+    let homeless = processes.iter().copied().find(|&p| world.worker(p).incarnation().is_none()).unwrap();
     assert!(world.worker(homeless).history().any(|t| t.cause == "every id is taken"));
     let leaver = processes.iter().copied().find(|&p| p != homeless).unwrap();
     world.terminate(leaver);
     world.run_until(s(120));
-    assert!(world.worker(homeless).holder().is_some());
+    assert!(world.worker(homeless).incarnation().is_some());
     // The id is the same: nobody joined and nobody left.
     assert_eq!(maps(&world), [(30, 1, "post_cold_start", 3, 0)]);
     settle(world);
@@ -41,7 +41,7 @@ fn a_graceful_shutdown_frees_id_and_lead_within_a_second() {
     let standby = world.start();
     world.run_until(s(65));
     let leader = world.leader().unwrap();
-    let id = world.worker(leader).holder().unwrap().id.0;
+    let id = world.worker(leader).incarnation().unwrap().id.0;
     world.terminate(leader);
     world.run_until(s(65) + ms(900));
     assert!(!world.is_alive(leader));

@@ -2,7 +2,7 @@
 
 use crate::common::{broken, maps, s, start, wait};
 use phalanx_cluster_core::Config;
-use phalanx_sim::{Kind, Setup, World};
+use phalanx_sim::{MessageKind, Setup, World};
 
 /// CI-4: a success is committed, a failure is tried again up to three times, what can never succeed is a dead letter.
 #[test]
@@ -10,12 +10,19 @@ fn a_message_is_committed_tried_again_or_dead_lettered() {
     let mut world = World::new(Setup { config: Config::default(), partitions: 12, ..Setup::default() });
     start(&mut world, 3);
     world.run_until(s(60));
-    for (chamber, kind) in
-        [Kind::Good, Kind::Flaky(1), Kind::Flaky(2), Kind::Flaky(3), Kind::Broken].into_iter().enumerate()
+    for (partition, kind) in [
+        MessageKind::Good,
+        MessageKind::Flaky(1),
+        MessageKind::Flaky(2),
+        MessageKind::Flaky(3),
+        MessageKind::Poison,
+    ]
+    .into_iter()
+    .enumerate()
     {
-        world.publish(chamber as u32, kind);
-        // The next of the same chamber waits for its turn, and is not harmed by the one before.
-        world.publish(chamber as u32, Kind::Good);
+        world.publish(partition as u32, kind);
+        // The next of the same partition waits for its turn, and is not harmed by the one before.
+        world.publish(partition as u32, MessageKind::Good);
     }
     wait(&mut world, s(60));
     let counts = world.counts();

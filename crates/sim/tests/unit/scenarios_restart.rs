@@ -2,7 +2,7 @@
 
 use crate::common::{broken, ms, s, settle, start, wait};
 use phalanx_cluster_core::Config;
-use phalanx_sim::{Kind, Setup, World};
+use phalanx_sim::{MessageKind, Setup, World};
 
 const WORKERS: u32 = 3;
 const PARTITIONS: u32 = 12;
@@ -24,21 +24,21 @@ fn fleet() -> World {
 }
 
 fn publish_to_all(world: &mut World) {
-    for chamber in 0..PARTITIONS {
-        world.publish(chamber, Kind::Good);
+    for partition in 0..PARTITIONS {
+        world.publish(partition, MessageKind::Good);
     }
 }
 
 /// Stops every worker and waits until all have left.
 fn stop(world: &mut World) {
-    for process in world.living().collect::<Vec<_>>() {
+    for process in world.running().collect::<Vec<_>>() {
         world.terminate(process);
     }
-    assert!(world.run_while(s(25), |world| world.living().next().is_some()), "all have left");
+    assert!(world.run_while(s(25), |world| world.running().next().is_some()), "all have left");
 }
 
 fn kill(world: &mut World) {
-    for process in world.living().collect::<Vec<_>>() {
+    for process in world.running().collect::<Vec<_>>() {
         world.kill(process);
     }
 }
@@ -52,14 +52,14 @@ fn lose_store(world: &mut World) {
 /// Publishes a pending message and restarts the fleet several times, then publishes for the idle partition.
 fn restart_again_and_again(world: &mut World, restart: impl Fn(&mut World)) {
     lose_store(world);
-    world.publish(PENDING, Kind::Good);
+    world.publish(PENDING, MessageKind::Good);
     wait(world, s(5));
     for round in 1..=4 {
         restart(world);
         wait(world, s(20));
         assert_eq!(world.worker_crashes(PENDING), 0, "after {round} restarts");
     }
-    world.publish(IDLE, Kind::Good);
+    world.publish(IDLE, MessageKind::Good);
     wait(world, s(5));
     assert_eq!(world.worker_crashes(IDLE), 0, "idle across restarts");
 }
@@ -72,7 +72,7 @@ fn clean_restarts_in_an_embedded_folder_count_as_no_worker_crash() {
         world.reopen_folder();
         start(world, WORKERS);
     });
-    world.calm();
+    world.disable_faults();
     settle(world);
 }
 
@@ -84,7 +84,7 @@ fn a_fleet_that_is_down_until_its_leave_records_expire_counts_no_worker_crash() 
         wait(world, s(60));
         start(world, WORKERS);
     });
-    world.calm();
+    world.disable_faults();
     settle(world);
 }
 
@@ -95,7 +95,7 @@ fn a_fleet_that_restarts_immediately_counts_no_worker_crash() {
         stop(world);
         start(world, WORKERS);
     });
-    world.calm();
+    world.disable_faults();
     settle(world);
 }
 
@@ -118,7 +118,7 @@ fn a_leave_while_messages_run_counts_as_no_worker_crash() {
 fn a_kill_in_an_embedded_folder_counts_as_one_worker_crash_and_clean_restarts_add_none() {
     let mut world = fleet();
     lose_store(&mut world);
-    world.publish(PENDING, Kind::Good);
+    world.publish(PENDING, MessageKind::Good);
     for crashes in 1..=2 {
         wait(&mut world, s(20));
         kill(&mut world);
@@ -141,16 +141,16 @@ fn a_message_that_is_abandoned_when_its_worker_leaves_may_count_as_a_worker_cras
     let mut world = World::new(Setup { config, partitions: 2, ..Setup::default() });
     start(&mut world, 1);
     wait(&mut world, s(10));
-    world.publish(PENDING, Kind::Endless);
-    world.publish(IDLE, Kind::Good);
+    world.publish(PENDING, MessageKind::NeverEnds);
+    world.publish(IDLE, MessageKind::Good);
     wait(&mut world, s(10));
-    let worker = world.living().next().expect("the worker");
+    let worker = world.running().next().expect("the worker");
     world.terminate(worker);
     wait(&mut world, s(40));
     assert!(!world.is_alive(worker));
     world.reopen_folder();
     start(&mut world, 1);
-    world.publish(IDLE, Kind::Good);
+    world.publish(IDLE, MessageKind::Good);
     wait(&mut world, s(20));
     assert_eq!((world.worker_crashes(PENDING), world.worker_crashes(IDLE)), (1, 0));
     assert_eq!(world.counts().committed, 2);

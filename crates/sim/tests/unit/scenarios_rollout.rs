@@ -3,10 +3,10 @@
 use crate::common;
 use crate::common::{Rollout, calm, is_ready, maps, ms, owned, s, settle, start, wait};
 use phalanx_cluster_core::types::{Key, Value};
-use phalanx_sim::{Kind, World};
+use phalanx_sim::{MessageKind, World};
 
 fn roll(world: &mut World, replicas: usize, surge: usize, unavailable: usize) -> u64 {
-    let old = world.living().collect();
+    let old = world.running().collect();
     Rollout { replicas, surge, unavailable, old, new: Vec::new() }.run(world).as_secs()
 }
 
@@ -17,7 +17,7 @@ fn a_rolling_update_with_surge_ten_and_unavailable_zero_moves_nothing() {
     println!("measured: the roll-out took {took} s");
     wait(&mut world, s(60));
     assert_eq!(maps(&world), []);
-    assert_eq!(world.living().count(), 30);
+    assert_eq!(world.running().count(), 30);
     settle(world);
 }
 
@@ -27,7 +27,7 @@ fn a_rolling_update_with_unavailable_five_moves_nothing() {
     roll(&mut world, 30, 0, 5);
     wait(&mut world, s(60));
     assert_eq!(maps(&world), []);
-    assert_eq!(world.living().count(), 30);
+    assert_eq!(world.running().count(), 30);
     settle(world);
 }
 
@@ -72,12 +72,12 @@ fn the_grace_is_counted_from_the_farewell_whoever_leads() {
 /// Without a fleet size each surge pod is a join, and each stopped pod a leave: what moves is what the requirements'
 /// windows of ten seconds make of it.
 #[test]
-fn a_rolling_update_without_a_fleet_size_moves_chambers_window_by_window() {
+fn a_rolling_update_without_a_fleet_size_moves_partitions_window_by_window() {
     let (mut world, _) = calm(30, None);
     roll(&mut world, 30, 10, 0);
     wait(&mut world, s(60));
     assert_eq!(maps(&world), [(70, 2, "stable", 40, 92), (85, 3, "stable", 30, 67)]);
-    assert_eq!(world.living().count(), 30);
+    assert_eq!(world.running().count(), 30);
     settle(world);
 }
 
@@ -88,7 +88,7 @@ fn a_leave_within_its_grace_moves_nothing_where_the_fleet_size_is_set() {
     world.run_until(s(80));
     let successor = world.start();
     world.run_until(s(160));
-    assert_eq!(world.worker(successor).holder().unwrap().id.0, 4);
+    assert_eq!(world.worker(successor).incarnation().unwrap().id.0, 4);
     assert_eq!(maps(&world), []);
     settle(world);
 }
@@ -136,7 +136,7 @@ fn a_commanded_scale_from_30_to_45_waits_for_all_and_back_for_nobody() {
     world.command(&Key::FleetSize, Value::FleetSize(30));
     world.run_until(s(160));
     assert_eq!(maps(&world), [(65, 2, "stable", 45, 101), (100, 3, "stable", 30, 101)]);
-    assert_eq!(world.living().filter(|&pod| world.worker(pod).is_standby()).count(), 15);
+    assert_eq!(world.running().filter(|&pod| world.worker(pod).is_standby()).count(), 15);
     settle(world);
 }
 
@@ -163,28 +163,32 @@ fn a_complete_fleet_does_not_wait_for_the_window_of_a_cold_start() {
     start(&mut world, 5);
     world.run_until(s(20));
     assert_eq!(maps(&world), [(0, 1, "post_cold_start", 5, 0)]);
-    assert!(world.living().all(|pod| is_ready(&world, pod)));
+    assert!(world.running().all(|pod| is_ready(&world, pod)));
     settle(world);
 }
 
 /// Invariant 18.
 #[test]
-fn a_planned_restart_of_an_id_pauses_only_the_chambers_of_that_id() {
+fn a_planned_restart_of_an_id_pauses_only_the_partitions_of_that_id() {
     let (mut world, processes) = calm(10, Some(10));
-    let paused = world.chambers_of(4);
+    let paused = world.partitions_of(4);
     world.terminate(processes[4]);
     wait(&mut world, s(2));
     let published: Vec<(u32, u64)> =
-        (0..300).map(|chamber| (chamber, world.publish(chamber, Kind::Good))).collect();
+        (0..300).map(|partition| (partition, world.publish(partition, MessageKind::Good))).collect();
     wait(&mut world, s(8));
-    for &(chamber, number) in &published {
-        let waits = paused.contains(&chamber);
-        assert_eq!(world.has_rows(chamber, number), !waits, "chamber {chamber}, one of the paused: {waits}");
+    for &(partition, number) in &published {
+        let waits = paused.contains(&partition);
+        assert_eq!(
+            world.has_rows(partition, number),
+            !waits,
+            "partition {partition}, one of the paused: {waits}"
+        );
     }
     let successor = world.start();
     wait(&mut world, s(8));
-    assert_eq!(world.worker(successor).holder().unwrap().id.0, 4);
-    assert!(published.iter().all(|&(chamber, number)| world.has_rows(chamber, number)));
+    assert_eq!(world.worker(successor).incarnation().unwrap().id.0, 4);
+    assert!(published.iter().all(|&(partition, number)| world.has_rows(partition, number)));
     assert_eq!(maps(&world), []);
     settle(world);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use phalanx_cluster::backend::{Backend, Entry, Expect, Kv, Log, Watch, WatchEvent};
+use phalanx_cluster::backend::{AppendCondition, Backend, Entry, Kv, Log, Watch, WatchEvent};
 use phalanx_cluster::core::types::Revision;
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_ledger::{now_ns, settings};
@@ -100,7 +100,11 @@ impl Published {
     pub(crate) async fn publish(&self, log: &Arc<dyn Log>, part: usize, seq: u64) {
         let (id, ns) = (format!("{part}-{seq}"), now_ns());
         let payload = format!("{id} {part} {seq} {ns}");
-        while log.append(&format!("work.{part}"), payload.clone().into(), Expect::NewId(&id)).await.is_err() {
+        while log
+            .append(&format!("work.{part}"), payload.clone().into(), AppendCondition::NewId(&id))
+            .await
+            .is_err()
+        {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         self.0.lock().unwrap().insert(id, (part, seq, ns));

@@ -255,7 +255,7 @@ async fn publish(log: Arc<dyn Log>, published: Published, stop: Arc<AtomicBool>,
 /// The node that leads the stream `WORK`, by what the nodes say of themselves.
 async fn stream_leader(servers: &Cluster, nats: &Nats) -> String {
     until_async("the stream has a leader", async || {
-        nats.leader_of("WORK").await.ok().flatten().filter(|_| servers.urls().len() > 1)
+        nats.stream_leader("WORK").await.ok().flatten().filter(|_| servers.urls().len() > 1)
     })
     .await
 }

@@ -7,17 +7,17 @@ use futures_util::StreamExt as _;
 
 use super::{Fixture, bucket, soon};
 use crate::backend::{Election, Error, KvElection, Lease, LeaseEvent, LeaseWatch};
-use crate::core::Tenure;
+use crate::core::LeaseExpiry;
 
 /// Whoever grants leases. Every [`Fixture`] does, over a bucket of its own.
 #[async_trait]
-pub trait Grantor: Send + Sync {
+pub trait ElectionFixture: Send + Sync {
     /// An election of its own, where nobody leads yet.
     async fn election(&self) -> Arc<dyn Election>;
 }
 
 #[async_trait]
-impl<F: Fixture> Grantor for F {
+impl<F: Fixture> ElectionFixture for F {
     async fn election(&self) -> Arc<dyn Election> {
         Arc::new(KvElection::new(bucket(self).await, "leader"))
     }
@@ -47,7 +47,7 @@ async fn next(watch: &mut LeaseWatch) -> LeaseEvent {
 }
 
 /// Take and keep.
-pub async fn a_lease_is_taken_and_kept_and_refused_to_others(grantor: &impl Grantor) {
+pub async fn a_lease_is_taken_and_kept_and_refused_to_others(grantor: &impl ElectionFixture) {
     let election = grantor.election().await;
     assert_eq!(election.current().await, Ok(None));
     let anna = election.take("anna", None, 0).await.expect("taken");
@@ -63,13 +63,13 @@ pub async fn a_lease_is_taken_and_kept_and_refused_to_others(grantor: &impl Gran
 }
 
 /// Lose.
-pub async fn a_lease_that_is_not_kept_goes_to_another_with_a_higher_epoch(grantor: &impl Grantor) {
+pub async fn a_lease_that_is_not_kept_goes_to_another_with_a_higher_epoch(grantor: &impl ElectionFixture) {
     let election = grantor.election().await;
     let mut watch = election.watch().await.expect("a watch");
     let anna = election.take("anna", None, 0).await.expect("taken");
     let berta = match election.tenure() {
-        Tenure::Silence => election.take("berta", Some(&anna), 0).await.expect("taken over"),
-        Tenure::Term(_) => {
+        LeaseExpiry::OnSilence => election.take("berta", Some(&anna), 0).await.expect("taken over"),
+        LeaseExpiry::AfterTerm(_) => {
             assert_conflict(election.take("berta", Some(&anna), 0).await);
             while next(&mut watch).await != LeaseEvent::Held(anna.clone()) {}
             assert_eq!(next(&mut watch).await, LeaseEvent::Vacant);
@@ -83,7 +83,7 @@ pub async fn a_lease_that_is_not_kept_goes_to_another_with_a_higher_epoch(granto
 }
 
 /// Resigning frees the lease and keeps the epoch.
-pub async fn an_epoch_survives_a_resignation(grantor: &impl Grantor) {
+pub async fn an_epoch_survives_a_resignation(grantor: &impl ElectionFixture) {
     let election = grantor.election().await;
     let first = election.take("anna", None, 0).await.expect("taken");
     election.resign(&first).await.expect("resigned");
@@ -94,7 +94,7 @@ pub async fn an_epoch_survives_a_resignation(grantor: &impl Grantor) {
 }
 
 /// One leader at a time.
-pub async fn of_ten_candidates_one_wins(grantor: &impl Grantor) {
+pub async fn of_ten_candidates_one_wins(grantor: &impl ElectionFixture) {
     let election = grantor.election().await;
     let candidates = (0..10).map(|n| {
         let election = election.clone();
@@ -112,7 +112,7 @@ pub async fn of_ten_candidates_one_wins(grantor: &impl Grantor) {
 }
 
 /// The map may have seen a higher epoch than a bucket that was lost.
-pub async fn an_epoch_is_not_below_what_the_candidate_asks_for(grantor: &impl Grantor) {
+pub async fn an_epoch_is_not_below_what_the_candidate_asks_for(grantor: &impl ElectionFixture) {
     let election = grantor.election().await;
     let lease = election.take("anna", None, 41).await.expect("taken");
     assert_eq!(lease.epoch, 41);
@@ -125,7 +125,7 @@ pub async fn an_epoch_is_not_below_what_the_candidate_asks_for(grantor: &impl Gr
 }
 
 /// What followers live by.
-pub async fn a_watch_tells_who_leads_and_that_nobody_does(grantor: &impl Grantor) {
+pub async fn a_watch_tells_who_leads_and_that_nobody_does(grantor: &impl ElectionFixture) {
     let election = grantor.election().await;
     let mut early = election.watch().await.expect("a watch");
     assert_eq!(next(&mut early).await, LeaseEvent::Current);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Fixture, bucket, bucket_with_ttl, create_stubbornly, next, soon, unique, until};
-use crate::backend::check::VALUE_BYTES_MAX;
+use super::{Fixture, bucket, bucket_with_ttl, create_with_retries, next, soon, unique, until};
+use crate::backend::validate::VALUE_BYTES_MAX;
 use crate::backend::{BucketConfig, Error, Kv, WatchEvent};
 use crate::core::types::Revision;
 
@@ -261,9 +261,9 @@ pub async fn a_watch_resumes_without_loss_or_repeat(fixture: &dyn Fixture) {
     assert!(matches!(next(&mut watch).await, WatchEvent::Put(entry) if entry.revision == before));
     assert_eq!(next(&mut watch).await, WatchEvent::Current);
 
-    let was_cut = fixture.cut().await;
+    let was_cut = fixture.disconnect().await;
     let mut expected: Vec<String> = Vec::new();
-    if let Some(beside) = fixture.beside() {
+    if let Some(beside) = fixture.second_connection() {
         let bucket = beside.bucket(&config).await.expect("a bucket");
         for n in 0..10 {
             bucket.create(&format!("meanwhile-{n}"), "1".into()).await.expect("created");
@@ -272,9 +272,9 @@ pub async fn a_watch_resumes_without_loss_or_repeat(fixture: &dyn Fixture) {
         bucket.delete("before", before).await.expect("deleted");
         expected.push("before".to_owned());
     }
-    fixture.mend().await;
+    fixture.reconnect().await;
     for n in 0..10 {
-        create_stubbornly(&*bucket, &format!("after-{n}")).await;
+        create_with_retries(&*bucket, &format!("after-{n}")).await;
         expected.push(format!("after-{n}"));
     }
 

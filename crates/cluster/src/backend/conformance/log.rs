@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Fixture, log_config, open_log, soon, until};
-use crate::backend::check::VALUE_BYTES_MAX;
-use crate::backend::{Error, Expect, Log, LogConfig, Message};
+use crate::backend::validate::VALUE_BYTES_MAX;
+use crate::backend::{AppendCondition, Error, Log, LogConfig, Message};
 
 fn subject(config: &LogConfig, token: &str) -> String {
     format!("{}.{token}", config.name)
 }
 
 async fn append(log: &dyn Log, subject: &str, payload: &'static str) -> u64 {
-    log.append(subject, payload.into(), Expect::Nothing).await.expect("appended").sequence
+    log.append(subject, payload.into(), AppendCondition::None).await.expect("appended").sequence
 }
 
 fn payloads(messages: &[Message]) -> Vec<(u64, &[u8])> {
@@ -74,16 +74,16 @@ pub async fn a_message_id_is_taken_once_whatever_the_subject(fixture: &dyn Fixtu
     let config = log_config();
     let log = open_log(fixture, &config).await;
     let (a, b) = (subject(&config, "a"), subject(&config, "b"));
-    let first = log.append(&a, "1".into(), Expect::NewId("t:c:1")).await.expect("appended");
+    let first = log.append(&a, "1".into(), AppendCondition::NewId("t:c:1")).await.expect("appended");
     assert!(!first.duplicate);
     for subject in [&a, &b] {
-        let again = log.append(subject, "2".into(), Expect::NewId("t:c:1")).await.expect("answered");
+        let again = log.append(subject, "2".into(), AppendCondition::NewId("t:c:1")).await.expect("answered");
         assert_eq!((again.sequence, again.duplicate), (first.sequence, true));
     }
-    let other = log.append(&b, "3".into(), Expect::NewId("t:c:2")).await.expect("appended");
+    let other = log.append(&b, "3".into(), AppendCondition::NewId("t:c:2")).await.expect("appended");
     assert_eq!((other.sequence, other.duplicate), (2, false));
     assert_eq!(log.info().await.expect("info").messages, 2);
-    let result = log.append(&a, "1".into(), Expect::NewId("")).await;
+    let result = log.append(&a, "1".into(), AppendCondition::NewId("")).await;
     assert!(matches!(result, Err(Error::Invalid { .. })), "{result:?}");
 }
 
@@ -92,10 +92,10 @@ pub async fn an_append_that_wants_an_empty_subject_is_refused_on_another(fixture
     let config = log_config();
     let log = open_log(fixture, &config).await;
     let (a, b) = (subject(&config, "a"), subject(&config, "b"));
-    log.append(&a, "1".into(), Expect::EmptySubject).await.expect("appended");
-    let again = log.append(&a, "1".into(), Expect::EmptySubject).await;
+    log.append(&a, "1".into(), AppendCondition::EmptySubject).await.expect("appended");
+    let again = log.append(&a, "1".into(), AppendCondition::EmptySubject).await;
     assert!(matches!(again, Err(Error::Conflict { .. })), "{again:?}");
-    log.append(&b, "1".into(), Expect::EmptySubject).await.expect("appended");
+    log.append(&b, "1".into(), AppendCondition::EmptySubject).await.expect("appended");
     assert_eq!(log.info().await.expect("info").messages, 2);
 }
 
@@ -104,10 +104,10 @@ pub async fn a_message_that_is_too_large_is_refused(fixture: &dyn Fixture) {
     let config = log_config();
     let log = open_log(fixture, &config).await;
     let a = subject(&config, "a");
-    log.append(&a, vec![7; VALUE_BYTES_MAX].into(), Expect::NewId("largest"))
+    log.append(&a, vec![7; VALUE_BYTES_MAX].into(), AppendCondition::NewId("largest"))
         .await
         .expect("the largest message");
-    let result = log.append(&a, vec![7; VALUE_BYTES_MAX + 1].into(), Expect::Nothing).await;
+    let result = log.append(&a, vec![7; VALUE_BYTES_MAX + 1].into(), AppendCondition::None).await;
     assert!(matches!(result, Err(Error::TooLarge { limit: VALUE_BYTES_MAX, .. })), "{result:?}");
     assert_eq!(read(&*log, &a, 1, 2, 1).await[0].payload.len(), VALUE_BYTES_MAX);
 }
@@ -116,7 +116,7 @@ pub async fn a_message_that_is_too_large_is_refused(fixture: &dyn Fixture) {
 pub async fn a_subject_of_another_log_is_refused(fixture: &dyn Fixture) {
     let (config, other) = (log_config(), log_config());
     let (log, beside) = (open_log(fixture, &config).await, open_log(fixture, &other).await);
-    let result = log.append(&subject(&other, "a"), "1".into(), Expect::Nothing).await;
+    let result = log.append(&subject(&other, "a"), "1".into(), AppendCondition::None).await;
     assert!(matches!(result, Err(Error::Invalid { .. })), "{result:?}");
     assert_eq!(beside.info().await.expect("info").last, 0);
 }
@@ -128,7 +128,7 @@ pub async fn a_full_log_refuses_what_is_new(fixture: &dyn Fixture) {
     let a = subject(&config, "a");
     append(&*log, &a, "1").await;
     append(&*log, &a, "2").await;
-    let result = log.append(&a, "3".into(), Expect::Nothing).await;
+    let result = log.append(&a, "3".into(), AppendCondition::None).await;
     assert!(matches!(result, Err(Error::Failed { .. })), "{result:?}");
     assert_eq!(payloads(&read(&*log, &a, 1, 9, 2).await), [(1, b"1".as_slice()), (2, b"2")]);
 }
@@ -188,20 +188,20 @@ pub async fn a_message_that_is_removed_is_gone_alone(fixture: &dyn Fixture) {
 }
 
 /// A ring says that there is something to read.
-pub async fn the_doorbell_rings_for_its_subject(fixture: &dyn Fixture) {
+pub async fn a_wake_up_arrives_for_its_subject(fixture: &dyn Fixture) {
     let config = log_config();
     let log = open_log(fixture, &config).await;
     let (a, b) = (subject(&config, "a"), subject(&config, "b"));
-    let mut bell = log.doorbell(&a).await.expect("a bell");
-    let mut other = log.doorbell(&b).await.expect("a bell");
+    let mut bell = log.subscribe_wake_ups(&a).await.expect("a bell");
+    let mut other = log.subscribe_wake_ups(&b).await.expect("a bell");
     for _ in 0..3 {
         append(&*log, &a, "1").await;
-        assert!(soon("a ring", bell.rung()).await);
+        assert!(soon("a ring", bell.recv()).await);
     }
-    let more = tokio::time::timeout(Duration::from_millis(50), other.rung()).await;
+    let more = tokio::time::timeout(Duration::from_millis(50), other.recv()).await;
     assert!(more.is_err(), "it rang for another subject");
     append(&*log, &b, "1").await;
-    assert!(soon("a ring", other.rung()).await);
+    assert!(soon("a ring", other.recv()).await);
 }
 
 /// Positions of another log mean nothing.
@@ -229,6 +229,6 @@ pub async fn a_removed_log_is_named(fixture: &dyn Fixture) {
     fixture.remove_log(&config.name).await;
     let error = until("its absence is noticed", async || log.info().await.err()).await;
     assert!(matches!(&error, Error::Missing { .. }) && error.to_string().contains(&config.name), "{error:?}");
-    let error = log.append(&a, "2".into(), Expect::Nothing).await.expect_err("nowhere to append");
+    let error = log.append(&a, "2".into(), AppendCondition::None).await.expect_err("nowhere to append");
     assert!(matches!(&error, Error::Missing { .. }), "{error:?}");
 }

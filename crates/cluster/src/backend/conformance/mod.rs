@@ -23,13 +23,13 @@ pub trait Fixture: Send + Sync {
     fn backend(&self) -> Arc<dyn Backend>;
 
     /// Another way to the same data, which [`cut`](Fixture::cut) does not cut; none where there is none.
-    fn beside(&self) -> Option<Arc<dyn Backend>>;
+    fn second_connection(&self) -> Option<Arc<dyn Backend>>;
 
     /// Cuts the backend off from its data. False if it cannot be cut off.
-    async fn cut(&self) -> bool;
+    async fn disconnect(&self) -> bool;
 
     /// Undoes the cut.
-    async fn mend(&self);
+    async fn reconnect(&self);
 
     /// Removes a log.
     async fn remove_log(&self, name: &str);
@@ -69,7 +69,7 @@ macro_rules! backend_conformance {
             log::messages_expire_and_the_first_sequence_says_so,
             log::subjects_are_listed_with_their_counts,
             log::a_message_that_is_removed_is_gone_alone,
-            log::the_doorbell_rings_for_its_subject,
+            log::a_wake_up_arrives_for_its_subject,
             log::a_log_made_anew_has_another_identity,
             log::a_removed_log_is_named,
         }
@@ -109,7 +109,7 @@ async fn next(watch: &mut Watch) -> WatchEvent {
 }
 
 /// Creates a key on a backend that may be away: whatever the answers, it is stored exactly once.
-async fn create_stubbornly(bucket: &dyn Kv, key: &str) {
+async fn create_with_retries(bucket: &dyn Kv, key: &str) {
     until("a key is created", async || match bucket.create(key, "late".into()).await {
         Ok(_) | Err(Error::Conflict { .. }) => Some(()),
         Err(error) if error.retry() != Retry::Useless => None,

@@ -45,22 +45,22 @@ const SCHEMA: &str = "
 const FORMAT: i64 = 1;
 
 /// Why a job did not do its work.
-pub(super) enum Refusal {
+pub(super) enum JobError {
     /// The answer is no; everybody else's work stands.
-    No(Error),
+    Rejected(Error),
     /// The database failed: the whole transaction is undone.
-    Broken(rusqlite::Error),
+    Database(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Refusal {
+impl From<rusqlite::Error> for JobError {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Broken(error)
+        Self::Database(error)
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for JobError {
     fn from(error: Error) -> Self {
-        Self::No(error)
+        Self::Rejected(error)
     }
 }
 
@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// The broker's time for something that is stored now: above that of everything stored before.
-    pub(super) fn tick(&mut self) -> i64 {
+    pub(super) fn next_timestamp(&mut self) -> i64 {
         self.clock.last = self.clock.now().max(self.clock.last + 1);
         self.clock.last
     }
@@ -103,23 +103,23 @@ pub(super) enum Change {
 }
 
 /// How the transaction of a job ended.
-enum End {
+enum TransactionEnd {
     Committed,
     RolledBack(String),
     CommitFailed(String),
 }
 
-type Answer = Box<dyn FnOnce(&End) + Send>;
-type Job = Box<dyn FnOnce(&mut Session) -> Answer + Send>;
+type ReplyFn = Box<dyn FnOnce(&TransactionEnd) + Send>;
+type Job = Box<dyn FnOnce(&mut Session) -> ReplyFn + Send>;
 
-enum Command {
+enum EngineMessage {
     Work(Job),
     Stop(oneshot::Sender<()>),
 }
 
 /// The way to the database.
 pub(super) struct Engine {
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<EngineMessage>,
     pub(super) signals: Arc<Signals>,
     /// A stop was sent: whatever is sent after it is not carried out.
     stopping: AtomicBool,
@@ -147,7 +147,7 @@ impl Engine {
     pub(super) async fn run<T, W>(&self, what: String, work: W) -> Result<T, Error>
     where
         T: Send + 'static,
-        W: FnOnce(&mut Session) -> Result<T, Refusal> + Send + 'static,
+        W: FnOnce(&mut Session) -> Result<T, JobError> + Send + 'static,
     {
         let (sender, answer) = oneshot::channel();
         let asked = what.clone();
@@ -157,8 +157,8 @@ impl Engine {
                 Some(_) => None,
                 None => match work(session) {
                     Ok(value) => Some(Ok(value)),
-                    Err(Refusal::No(error)) => Some(Err(error)),
-                    Err(Refusal::Broken(error)) => {
+                    Err(JobError::Rejected(error)) => Some(Err(error)),
+                    Err(JobError::Database(error)) => {
                         session.broken = Some(error.to_string());
                         None
                     }
@@ -166,16 +166,16 @@ impl Engine {
             };
             Box::new(move |end| {
                 let answer = match (end, result) {
-                    (End::Committed, Some(result)) => result,
-                    (End::Committed, None) => Err(Error::failed(asked, "it was not tried")),
-                    (End::RolledBack(reason), _) => Err(Error::failed(asked, reason)),
-                    (End::CommitFailed(reason), _) => Err(Error::unknown(asked, reason)),
+                    (TransactionEnd::Committed, Some(result)) => result,
+                    (TransactionEnd::Committed, None) => Err(Error::failed(asked, "it was not tried")),
+                    (TransactionEnd::RolledBack(reason), _) => Err(Error::failed(asked, reason)),
+                    (TransactionEnd::CommitFailed(reason), _) => Err(Error::unknown(asked, reason)),
                 };
                 // Nobody listens any more if the caller gave up.
                 let _ = sender.send(answer);
             })
         });
-        if self.commands.send(Command::Work(job)).is_err() {
+        if self.commands.send(EngineMessage::Work(job)).is_err() {
             return Err(Error::failed(what, "the data folder is closed"));
         }
         // Whatever is asked after the stop was asked for is thrown away untouched.
@@ -188,7 +188,7 @@ impl Engine {
 
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
-        if self.commands.send(Command::Stop(done)).is_ok() {
+        if self.commands.send(EngineMessage::Stop(done)).is_ok() {
             self.stopping.store(true, Ordering::SeqCst);
             // An error means that it was closed already.
             let _ = closed.await;
@@ -211,7 +211,12 @@ fn prepare(db: &Connection) -> Result<Clock, String> {
     Ok(Clock::start(last))
 }
 
-fn serve(mut session: Session, inbox: &mpsc::Receiver<Command>, signals: &Signals, lock: Option<FolderLock>) {
+fn serve(
+    mut session: Session,
+    inbox: &mpsc::Receiver<EngineMessage>,
+    signals: &Signals,
+    lock: Option<FolderLock>,
+) {
     let mut stop = None;
     while stop.is_none()
         && let Ok(first) = inbox.recv()
@@ -220,8 +225,8 @@ fn serve(mut session: Session, inbox: &mpsc::Receiver<Command>, signals: &Signal
         let waiting = std::iter::once(first).chain(inbox.try_iter().take(BATCH_MAX - 1));
         for command in waiting {
             match command {
-                Command::Work(job) => jobs.push(job),
-                Command::Stop(done) => stop = Some(done),
+                EngineMessage::Work(job) => jobs.push(job),
+                EngineMessage::Stop(done) => stop = Some(done),
             }
         }
         transaction(&mut session, jobs, signals);
@@ -237,23 +242,23 @@ fn serve(mut session: Session, inbox: &mpsc::Receiver<Command>, signals: &Signal
 fn transaction(session: &mut Session, jobs: Vec<Job>, signals: &Signals) {
     let before = session.clock.last;
     session.broken = session.db.execute_batch("BEGIN IMMEDIATE").err().map(|error| error.to_string());
-    let answers: Vec<Answer> = jobs.into_iter().map(|job| job(session)).collect();
+    let answers: Vec<ReplyFn> = jobs.into_iter().map(|job| job(session)).collect();
     let end = match session.broken.take() {
         Some(reason) => {
             // Nothing to roll back if it could not even begin.
             let _ = session.db.execute_batch("ROLLBACK");
-            End::RolledBack(reason)
+            TransactionEnd::RolledBack(reason)
         }
         None => commit(session, before),
     };
     let changed = std::mem::take(&mut session.changed);
-    if matches!(end, End::Committed) {
-        changed.iter().for_each(|change| signals.tell(change));
+    if matches!(end, TransactionEnd::Committed) {
+        changed.iter().for_each(|change| signals.notify(change));
     }
     answers.into_iter().for_each(|answer| answer(&end));
 }
 
-fn commit(session: &Session, before: i64) -> End {
+fn commit(session: &Session, before: i64) -> TransactionEnd {
     let last = session.clock.last;
     if last != before
         && let Err(error) = session
@@ -262,14 +267,14 @@ fn commit(session: &Session, before: i64) -> End {
             .and_then(|mut update| update.execute([last]))
     {
         let _ = session.db.execute_batch("ROLLBACK");
-        return End::RolledBack(error.to_string());
+        return TransactionEnd::RolledBack(error.to_string());
     }
     match session.db.execute_batch("COMMIT") {
-        Ok(()) => End::Committed,
+        Ok(()) => TransactionEnd::Committed,
         Err(error) => {
             // A failed sync may have reached the disk all the same.
             let _ = session.db.execute_batch("ROLLBACK");
-            End::CommitFailed(error.to_string())
+            TransactionEnd::CommitFailed(error.to_string())
         }
     }
 }
@@ -297,18 +302,18 @@ impl Clock {
 /// Tells those who wait that something is on disk.
 #[derive(Default)]
 pub(super) struct Signals {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Subscribers>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Subscribers {
     closed: bool,
     buckets: HashMap<i64, watch::Sender<()>>,
-    bells: HashMap<(String, String), Vec<bells::Sender<()>>>,
+    subscriptions: HashMap<(String, String), Vec<bells::Sender<()>>>,
 }
 
 impl Signals {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, Subscribers> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -322,16 +327,16 @@ impl Signals {
     }
 
     /// Rings with every message of the subject.
-    pub(super) fn add_bell(&self, log: &str, subject: &str, bell: bells::Sender<()>) {
+    pub(super) fn add_subscription(&self, log: &str, subject: &str, bell: bells::Sender<()>) {
         let mut waiting = self.lock();
         if !waiting.closed {
-            let bells = waiting.bells.entry((log.to_owned(), subject.to_owned())).or_default();
+            let bells = waiting.subscriptions.entry((log.to_owned(), subject.to_owned())).or_default();
             bells.retain(|bell| !bell.is_closed());
             bells.push(bell);
         }
     }
 
-    fn tell(&self, change: &Change) {
+    fn notify(&self, change: &Change) {
         let mut waiting = self.lock();
         match change {
             Change::Bucket(id) => {
@@ -341,14 +346,14 @@ impl Signals {
             }
             Change::Subject { log, subject } => {
                 let key = (log.clone(), subject.clone());
-                if let Some(bells) = waiting.bells.get_mut(&key) {
+                if let Some(bells) = waiting.subscriptions.get_mut(&key) {
                     bells.retain(|bell| !bell.is_closed());
                     // Full: it is ringing already.
                     for bell in bells.iter() {
                         let _ = bell.try_send(());
                     }
                     if bells.is_empty() {
-                        waiting.bells.remove(&key);
+                        waiting.subscriptions.remove(&key);
                     }
                 }
             }
@@ -361,7 +366,7 @@ impl Signals {
     }
 
     fn close(&self) {
-        *self.lock() = Waiting { closed: true, ..Waiting::default() };
+        *self.lock() = Subscribers { closed: true, ..Subscribers::default() };
     }
 }
 

@@ -9,15 +9,15 @@ use bytes::Bytes;
 use rusqlite::{Row, params};
 use tokio::sync::mpsc;
 
-use super::engine::{Change, Engine, Refusal, Session, find};
-use crate::backend::{BucketConfig, Entry, Error, Kv, Watch, WatchEvent, check};
+use super::engine::{Change, Engine, JobError, Session, find};
+use crate::backend::{BucketConfig, Entry, Error, Kv, Watch, WatchEvent, validate};
 use crate::core::Condition;
 use crate::core::types::Revision;
 
 /// A watch reads so many changes at once: each may be as large as a value can be.
 const PAGE: i64 = 16;
 /// A watch that the database does not serve asks again so soon.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub(super) struct Bucket {
@@ -36,7 +36,7 @@ impl Bucket {
     async fn run<T: Send + 'static>(
         &self,
         what: String,
-        work: impl FnOnce(&Self, &mut Session) -> Result<T, Refusal> + Send + 'static,
+        work: impl FnOnce(&Self, &mut Session) -> Result<T, JobError> + Send + 'static,
     ) -> Result<T, Error> {
         let bucket = self.clone();
         self.engine
@@ -71,7 +71,7 @@ impl Bucket {
     fn store(&self, session: &mut Session, key: &str, value: Option<&[u8]>) -> rusqlite::Result<Revision> {
         let sql = "UPDATE buckets SET revision = revision + 1 WHERE id = ? RETURNING revision";
         let revision: i64 = session.db.prepare_cached(sql)?.query_row([self.id], |row| row.get(0))?;
-        let stored_at = session.tick();
+        let stored_at = session.next_timestamp();
         let sql = "INSERT INTO entries (bucket, revision, key, stored_at, value) VALUES (?, ?, ?, ?, ?)";
         session.db.prepare_cached(sql)?.execute(params![self.id, revision, key, stored_at, value])?;
         let sql = "DELETE FROM entries WHERE bucket = ?1 AND key = ?2 AND revision <= (
@@ -101,25 +101,28 @@ impl Bucket {
     }
 
     /// Asks for what a watch needs until there is an answer; none when the folder is closed.
-    async fn patiently<T: Send + 'static>(
+    async fn retry_until_closed<T: Send + 'static>(
         &self,
-        work: impl Fn(&Self, &mut Session) -> Result<T, Refusal> + Clone + Send + 'static,
+        work: impl Fn(&Self, &mut Session) -> Result<T, JobError> + Clone + Send + 'static,
     ) -> Option<T> {
         loop {
             match self.run(format!("watch of {}", self.name), work.clone()).await {
                 Ok(answer) => return Some(answer),
                 Err(_) if self.engine.signals.is_closed() => return None,
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Err(_) => tokio::time::sleep(RETRY_DELAY).await,
             }
         }
     }
 
     async fn page(&self, after: Revision, up_to: Revision, newest_only: bool) -> Option<Vec<Stored>> {
-        self.patiently(move |bucket, session| Ok(bucket.changes(session, after, up_to, newest_only)?)).await
+        self.retry_until_closed(move |bucket, session| {
+            Ok(bucket.changes(session, after, up_to, newest_only)?)
+        })
+        .await
     }
 
     async fn last_revision(&self) -> Option<Revision> {
-        self.patiently(|bucket, session| {
+        self.retry_until_closed(|bucket, session| {
             let sql = "SELECT revision FROM buckets WHERE id = ?";
             let last: i64 = session.db.prepare_cached(sql)?.query_row([bucket.id], |row| row.get(0))?;
             Ok(Revision(last.cast_unsigned()))
@@ -128,7 +131,7 @@ impl Bucket {
     }
 
     /// Tells everything there is, then every change, until nobody listens or the folder is closed.
-    async fn tell(self, after: Revision, events: &mpsc::Sender<WatchEvent>) -> Option<()> {
+    async fn stream_changes(self, after: Revision, events: &mpsc::Sender<WatchEvent>) -> Option<()> {
         let mut news = self.engine.signals.bucket(self.id);
         let from_the_start = after == Revision(0);
         let mut told = after;
@@ -163,7 +166,7 @@ impl Bucket {
 #[async_trait]
 impl Kv for Bucket {
     async fn get(&self, key: &str) -> Result<Option<Entry>, Error> {
-        check::key(key)?;
+        validate::key(key)?;
         let asked = key.to_owned();
         self.run(format!("get of {key}"), move |bucket, session| {
             Ok(bucket.newest(session, &asked)?.and_then(Stored::entry))
@@ -173,8 +176,8 @@ impl Kv for Bucket {
 
     async fn write(&self, key: &str, value: Bytes, condition: Condition) -> Result<Revision, Error> {
         let what = format!("write of {key} in {}", self.name);
-        check::key(key)?;
-        check::value(&what, &value)?;
+        validate::key(key)?;
+        validate::value(&what, &value)?;
         let key = key.to_owned();
         self.run(what.clone(), move |bucket, session| {
             let wanted = match condition {
@@ -192,7 +195,7 @@ impl Kv for Bucket {
     }
 
     async fn delete(&self, key: &str, revision: Revision) -> Result<(), Error> {
-        check::key(key)?;
+        validate::key(key)?;
         let what = format!("delete of {key} in {}", self.name);
         let key = key.to_owned();
         self.run(what.clone(), move |bucket, session| {
@@ -220,7 +223,7 @@ impl Kv for Bucket {
     async fn watch_after(&self, revision: Revision) -> Result<Watch, Error> {
         let (events, watch) = Watch::new();
         let bucket = self.clone();
-        tokio::spawn(async move { bucket.tell(revision, &events).await });
+        tokio::spawn(async move { bucket.stream_changes(revision, &events).await });
         Ok(watch)
     }
 }

@@ -7,8 +7,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::{Row, params};
 
-use super::engine::{Change, Engine, Refusal, Session, find};
-use crate::backend::{Appended, Doorbell, Error, Expect, Log, LogConfig, LogInfo, Message, check};
+use super::engine::{Change, Engine, JobError, Session, find};
+use crate::backend::{
+    AppendCondition, Appended, Error, Log, LogConfig, LogInfo, Message, WakeUpSubscription, validate,
+};
 use crate::core::types::Revision;
 
 const COLUMNS: &str = "SELECT subject, sequence, payload, stored_at FROM messages";
@@ -20,7 +22,7 @@ pub(super) struct EmbeddedLog {
 }
 
 /// A log as it stands in the database.
-struct Head {
+struct LogHeader {
     id: i64,
     created: i64,
     last: i64,
@@ -37,7 +39,7 @@ impl EmbeddedLog {
     async fn run<T: Send + 'static>(
         &self,
         what: String,
-        work: impl FnOnce(&LogConfig, Head, &mut Session) -> Result<T, Refusal> + Send + 'static,
+        work: impl FnOnce(&LogConfig, LogHeader, &mut Session) -> Result<T, JobError> + Send + 'static,
     ) -> Result<T, Error> {
         let config = self.config.clone();
         self.engine
@@ -53,16 +55,21 @@ impl EmbeddedLog {
 
 #[async_trait]
 impl Log for EmbeddedLog {
-    async fn append(&self, subject: &str, payload: Bytes, expect: Expect<'_>) -> Result<Appended, Error> {
+    async fn append(
+        &self,
+        subject: &str,
+        payload: Bytes,
+        expect: AppendCondition<'_>,
+    ) -> Result<Appended, Error> {
         let what = format!("append to {subject}");
-        check::belongs(&self.config, subject)?;
-        check::value(&what, &payload)?;
+        validate::subject_of_log(&self.config, subject)?;
+        validate::value(&what, &payload)?;
         let (id, empty) = match expect {
-            Expect::Nothing => (None, false),
-            Expect::NewId(id) => (Some(id.to_owned()), false),
-            Expect::EmptySubject => (None, true),
+            AppendCondition::None => (None, false),
+            AppendCondition::NewId(id) => (Some(id.to_owned()), false),
+            AppendCondition::EmptySubject => (None, true),
         };
-        id.as_deref().map_or(Ok(()), check::message_id)?;
+        id.as_deref().map_or(Ok(()), validate::message_id)?;
         let subject = subject.to_owned();
         self.run(what.clone(), move |config, head, session| {
             if let Some(id) = &id
@@ -82,7 +89,7 @@ impl Log for EmbeddedLog {
     }
 
     async fn read(&self, subject: &str, from: u64, limit: usize) -> Result<Vec<Message>, Error> {
-        check::subject(subject)?;
+        validate::subject(subject)?;
         let asked = subject.to_owned();
         self.run(format!("read of {subject}"), move |_, head, session| {
             let sql = format!(
@@ -101,7 +108,7 @@ impl Log for EmbeddedLog {
     }
 
     async fn last(&self, subject: &str) -> Result<Option<Message>, Error> {
-        check::subject(subject)?;
+        validate::subject(subject)?;
         let asked = subject.to_owned();
         self.run(format!("last of {subject}"), move |_, head, session| Ok(last(session, head.id, &asked)?))
             .await
@@ -147,18 +154,18 @@ impl Log for EmbeddedLog {
         .await
     }
 
-    async fn doorbell(&self, subject: &str) -> Result<Doorbell, Error> {
-        check::subject(subject)?;
-        let (bell, doorbell) = Doorbell::new(());
-        self.engine.signals.add_bell(&self.config.name, subject, bell);
+    async fn subscribe_wake_ups(&self, subject: &str) -> Result<WakeUpSubscription, Error> {
+        validate::subject(subject)?;
+        let (bell, doorbell) = WakeUpSubscription::new(());
+        self.engine.signals.add_subscription(&self.config.name, subject, bell);
         Ok(doorbell)
     }
 }
 
-fn head(session: &Session, name: &str) -> rusqlite::Result<Option<Head>> {
+fn head(session: &Session, name: &str) -> rusqlite::Result<Option<LogHeader>> {
     let sql = "SELECT id, created, last, messages, bytes FROM logs WHERE name = ?";
     find(&session.db, sql, [name], |row| {
-        Ok(Head {
+        Ok(LogHeader {
             id: row.get(0)?,
             created: row.get(1)?,
             last: row.get(2)?,
@@ -168,13 +175,13 @@ fn head(session: &Session, name: &str) -> rusqlite::Result<Option<Head>> {
     })
 }
 
-fn save(session: &Session, head: &Head) -> rusqlite::Result<()> {
+fn save(session: &Session, head: &LogHeader) -> rusqlite::Result<()> {
     let sql = "UPDATE logs SET last = ?, messages = ?, bytes = ? WHERE id = ?";
     session.db.prepare_cached(sql)?.execute([head.last, head.messages, head.bytes, head.id])?;
     Ok(())
 }
 
-fn expire(session: &Session, config: &LogConfig, mut head: Head) -> rusqlite::Result<Head> {
+fn expire(session: &Session, config: &LogConfig, mut head: LogHeader) -> rusqlite::Result<LogHeader> {
     let Some(age) = config.max_age else { return Ok(head) };
     let before = session.expired_before(age);
     let sql =
@@ -204,7 +211,7 @@ fn last(session: &Session, log: i64, subject: &str) -> rusqlite::Result<Option<M
     find(&session.db, &sql, params![log, subject], message)
 }
 
-fn refuse_if_full(config: &LogConfig, head: &Head, size: usize, what: &str) -> Result<(), Error> {
+fn refuse_if_full(config: &LogConfig, head: &LogHeader, size: usize, what: &str) -> Result<(), Error> {
     let full = |limit: u64, unit: &str| {
         Err(Error::failed(what, format!("the log {} is full at {limit} {unit}", config.name)))
     };
@@ -223,7 +230,7 @@ fn refuse_if_full(config: &LogConfig, head: &Head, size: usize, what: &str) -> R
 
 fn insert(
     session: &mut Session,
-    mut head: Head,
+    mut head: LogHeader,
     subject: &str,
     id: Option<&str>,
     payload: &Bytes,
@@ -231,7 +238,7 @@ fn insert(
     head.last += 1;
     head.messages += 1;
     head.bytes += i64::try_from(payload.len()).unwrap_or(0);
-    let stored_at = session.tick();
+    let stored_at = session.next_timestamp();
     let sql = "INSERT INTO messages (log, sequence, subject, stored_at, message_id, payload) VALUES (?, ?, ?, ?, ?, ?)";
     let row = params![head.id, head.last, subject, stored_at, id, payload.as_ref()];
     session.db.prepare_cached(sql)?.execute(row)?;

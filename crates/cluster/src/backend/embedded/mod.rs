@@ -22,7 +22,7 @@ use self::engine::Engine;
 use self::kv::Bucket;
 use self::lock::FolderLock;
 use self::log::EmbeddedLog;
-use super::{Backend, BucketConfig, Error, Kv, Log, LogConfig, check};
+use super::{Backend, BucketConfig, Error, Kv, Log, LogConfig, validate};
 
 const FILE: &str = "coordination.db";
 
@@ -90,7 +90,7 @@ impl Embedded {
 #[async_trait]
 impl Backend for Embedded {
     async fn bucket(&self, config: &BucketConfig) -> Result<Arc<dyn Kv>, Error> {
-        check::bucket(config)?;
+        validate::bucket(config)?;
         let (name, volatile) = (config.name.clone(), config.volatile);
         let open = move |session: &mut engine::Session| {
             let upsert = "INSERT INTO buckets (name, revision, volatile) VALUES (?1, 0, ?2)
@@ -102,13 +102,13 @@ impl Backend for Embedded {
     }
 
     async fn log(&self, config: &LogConfig) -> Result<Arc<dyn Log>, Error> {
-        check::log(config)?;
+        validate::log(config)?;
         let name = config.name.clone();
         let open = move |session: &mut engine::Session| {
             let mut find = session.db.prepare_cached("SELECT id FROM logs WHERE name = ?")?;
             if find.query_row([&name], |row| row.get::<_, i64>(0)).optional()?.is_none() {
                 drop(find);
-                let created = session.tick();
+                let created = session.next_timestamp();
                 let insert = "INSERT INTO logs (name, created, last, messages, bytes) VALUES (?, ?, 0, 0, 0)";
                 session.db.prepare_cached(insert)?.execute(params![name, created])?;
             }

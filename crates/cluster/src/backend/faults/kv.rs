@@ -13,20 +13,20 @@ use crate::core::Condition;
 use crate::core::types::Revision;
 
 /// What each key was before its last change that went through here.
-pub(super) type Former = HashMap<String, Option<Entry>>;
+pub(super) type PreviousValues = HashMap<String, Option<Entry>>;
 
 pub(super) struct FaultyKv {
     inner: Arc<dyn Kv>,
     faults: Faults,
-    former: Arc<Mutex<Former>>,
+    former: Arc<Mutex<PreviousValues>>,
 }
 
 impl FaultyKv {
-    pub(super) fn new(inner: Arc<dyn Kv>, faults: Faults, former: Arc<Mutex<Former>>) -> Self {
+    pub(super) fn new(inner: Arc<dyn Kv>, faults: Faults, former: Arc<Mutex<PreviousValues>>) -> Self {
         Self { inner, faults, former }
     }
 
-    fn former(&self) -> MutexGuard<'_, Former> {
+    fn former(&self) -> MutexGuard<'_, PreviousValues> {
         self.former.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,7 +119,7 @@ async fn tell(
             }
             WatchEvent::Current | WatchEvent::Resumed { .. } => String::new(),
         };
-        match faults.strike(Op::Event, &name) {
+        match faults.next_fault(Op::Event, &name) {
             Some(Fault::Drop) => continue,
             Some(Fault::Delay) => faults.hold().await,
             Some(Fault::Duplicate) => events.send(event.clone()).await.ok()?,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{Fault, Faults, Op, lost};
-use crate::backend::{Appended, Doorbell, Error, Expect, Log, LogInfo, Message};
+use crate::backend::{AppendCondition, Appended, Error, Log, LogInfo, Message, WakeUpSubscription};
 
 pub(super) struct FaultyLog {
     inner: Arc<dyn Log>,
@@ -29,20 +29,25 @@ impl FaultyLog {
 
 #[async_trait]
 impl Log for FaultyLog {
-    async fn append(&self, subject: &str, payload: Bytes, expect: Expect<'_>) -> Result<Appended, Error> {
+    async fn append(
+        &self,
+        subject: &str,
+        payload: Bytes,
+        expect: AppendCondition<'_>,
+    ) -> Result<Appended, Error> {
         let (id, empty) = match expect {
-            Expect::Nothing => (None, false),
-            Expect::NewId(id) => (Some(id.to_owned()), false),
-            Expect::EmptySubject => (None, true),
+            AppendCondition::None => (None, false),
+            AppendCondition::NewId(id) => (Some(id.to_owned()), false),
+            AppendCondition::EmptySubject => (None, true),
         };
         let make = || {
             let (inner, subject, payload, id) =
                 (self.inner.clone(), subject.to_owned(), payload.clone(), id.clone());
             async move {
                 let expect = match &id {
-                    Some(id) => Expect::NewId(id),
-                    None if empty => Expect::EmptySubject,
-                    None => Expect::Nothing,
+                    Some(id) => AppendCondition::NewId(id),
+                    None if empty => AppendCondition::EmptySubject,
+                    None => AppendCondition::None,
                 };
                 inner.append(&subject, payload, expect).await
             }
@@ -87,22 +92,22 @@ impl Log for FaultyLog {
         self.inner.subjects().await
     }
 
-    async fn doorbell(&self, subject: &str) -> Result<Doorbell, Error> {
+    async fn subscribe_wake_ups(&self, subject: &str) -> Result<WakeUpSubscription, Error> {
         self.enter(subject).await?;
-        let mut inner = self.inner.doorbell(subject).await?;
-        let (bell, doorbell) = Doorbell::new(());
+        let mut inner = self.inner.subscribe_wake_ups(subject).await?;
+        let (bell, doorbell) = WakeUpSubscription::new(());
         let (faults, subject) = (self.faults.clone(), subject.to_owned());
         tokio::spawn(async move {
             loop {
                 tokio::select! {
                     biased;
                     () = bell.closed() => return,
-                    rung = inner.rung() => if !rung { return },
+                    rung = inner.recv() => if !rung { return },
                 }
                 if faults.is_cut() {
                     continue;
                 }
-                match faults.strike(Op::Ring, &subject) {
+                match faults.next_fault(Op::WakeUp, &subject) {
                     Some(Fault::Drop) => continue,
                     Some(Fault::Delay) => faults.hold().await,
                     Some(Fault::Duplicate) => {

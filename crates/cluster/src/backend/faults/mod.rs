@@ -47,7 +47,7 @@ pub enum Op {
     /// An event of a watch, by its key.
     Event,
     /// A ring of a doorbell, by its subject.
-    Ring,
+    WakeUp,
 }
 
 /// What goes wrong.
@@ -115,7 +115,7 @@ struct State {
     struck: Vec<(Op, String, Fault)>,
     late: Vec<Late>,
     /// By bucket.
-    former: HashMap<String, Arc<Mutex<kv::Former>>>,
+    former: HashMap<String, Arc<Mutex<kv::PreviousValues>>>,
 }
 
 impl Faults {
@@ -129,17 +129,17 @@ impl Faults {
     }
 
     /// The next such operation on that key or subject meets this fault. Several are met in the order they were planned.
-    pub fn plan(&self, op: Op, name: &str, fault: Fault) {
+    pub fn inject(&self, op: Op, name: &str, fault: Fault) {
         self.lock().plan.push_back((op, name.to_owned(), fault));
     }
 
     /// Cuts the connection: every operation fails without happening, watches and doorbells are silent.
-    pub fn cut(&self) {
+    pub fn disconnect(&self) {
         self.cut.send_replace(true);
     }
 
     /// Undoes the cut: watches resume.
-    pub fn mend(&self) {
+    pub fn reconnect(&self) {
         self.cut.send_replace(false);
     }
 
@@ -149,13 +149,13 @@ impl Faults {
     }
 
     /// Waits until so many operations are delayed.
-    pub async fn held(&self, count: usize) {
+    pub async fn wait_for_delayed(&self, count: usize) {
         // The sender lives as long as this handle.
         let _ = self.held.subscribe().wait_for(|held| *held >= count).await;
     }
 
     /// Lets every late write happen, in the order they were sent, and says how each went.
-    pub async fn land(&self) -> Vec<Result<(), Error>> {
+    pub async fn apply_late_writes(&self) -> Vec<Result<(), Error>> {
         let late = std::mem::take(&mut self.lock().late);
         let mut results = Vec::with_capacity(late.len());
         for write in late {
@@ -165,7 +165,7 @@ impl Faults {
     }
 
     /// Every fault that has struck: a test that planned one can see that it did.
-    pub fn struck(&self) -> Vec<(Op, String, Fault)> {
+    pub fn occurred(&self) -> Vec<(Op, String, Fault)> {
         self.lock().struck.clone()
     }
 
@@ -178,7 +178,7 @@ impl Faults {
     }
 
     /// The fault that strikes here, if one is planned.
-    fn strike(&self, op: Op, name: &str) -> Option<Fault> {
+    fn next_fault(&self, op: Op, name: &str) -> Option<Fault> {
         let mut state = self.lock();
         let position = state.plan.iter().position(|(for_op, on, _)| *for_op == op && on == name)?;
         let struck = state.plan.remove(position)?;
@@ -193,7 +193,7 @@ impl Faults {
             false => Ok(()),
         };
         refuse_if_cut()?;
-        let fault = self.strike(op, name);
+        let fault = self.next_fault(op, name);
         match fault {
             Some(Fault::Drop) => return Err(lost(op, name)),
             Some(Fault::Delay) => {

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use super::super::cursor::tests::{cursor, holder};
 use super::super::io::{
-    Condition, Last, LogInfo, Message, Notice, Outcome, Page, Ticket, WriteError, Written,
+    Condition, LastMessage, LogInfo, LogPage, Message, Notice, ProcessOutcome, RequestId, WriteError, Written,
 };
 use super::super::roster::tests::healthy_clock;
 use super::super::types::{Epoch, Key, Lifecycle, Revision, Value};
-use super::super::{Cursor, Position, Predecessor, Work};
+use super::super::{Cursor, Position, PreviousOwner, ProcessRequest};
 use super::*;
 
 /// One partition, whose cursor another worker left behind at sequence 7 of log 11.
 struct Scene {
-    consumption: Consumption,
-    tickets: Tickets,
+    consumption: Consumer,
+    request_ids: RequestIds,
     config: Config,
     map: AssignmentMap,
     roster: Roster,
@@ -31,7 +31,7 @@ fn name() -> Arc<str> {
 
 fn message(sequence: u64) -> Message {
     let context = format!("run-{sequence}").into();
-    Message { sequence, context, stored_at: 50 + sequence, payload: Arc::from([]) }
+    Message { sequence, message_id: context, stored_at: 50 + sequence, payload: Arc::from([]) }
 }
 
 fn entry(cursor: Cursor, revision: u64) -> Entry {
@@ -40,7 +40,7 @@ fn entry(cursor: Cursor, revision: u64) -> Entry {
 
 /// The cursor as this worker takes it from one that left.
 fn taken() -> Cursor {
-    cursor().taken(holder(2, 9), Version(3), Predecessor::Clean)
+    cursor().taken_over(holder(2, 9), Version(3), PreviousOwner::Released)
 }
 
 impl Scene {
@@ -51,7 +51,7 @@ impl Scene {
             left: true,
             ..super::super::roster::tests::beat_of(holder(1, 1))
         };
-        roster.note(holder(1, 1).id, &farewell, false, Time::from_secs(5), &clock);
+        roster.record_heartbeat(holder(1, 1).id, &farewell, false, Time::from_secs(5), &clock);
         let map = AssignmentMap {
             version: Version(3),
             epoch: Epoch(1),
@@ -64,8 +64,8 @@ impl Scene {
             lower_bound_weight: 0,
         };
         Self {
-            consumption: Consumption::default(),
-            tickets: Tickets::default(),
+            consumption: Consumer::default(),
+            request_ids: RequestIds::default(),
             config: Config::default(),
             map,
             roster,
@@ -79,7 +79,7 @@ impl Scene {
         let mut scene = Self::new();
         scene.gain();
         scene.event(Event::Cursors {
-            ticket: ticket(Purpose::ReadCursors, 1),
+            request_id: request_id(Purpose::ReadCursors, 1),
             result: Ok(vec![Some(entry(cursor(), 40))]),
         });
         scene.surveyed(2, 8);
@@ -90,26 +90,27 @@ impl Scene {
     }
 
     fn gain(&mut self) -> Vec<Effect> {
-        self.consumption.follow(&Change { added: vec![name()], removed: Vec::new() }, &self.config);
+        self.consumption
+            .apply_change(&AssignmentChange { added: vec![name()], removed: Vec::new() }, &self.config);
         self.pass()
     }
 
     fn pass(&mut self) -> Vec<Effect> {
-        self.act(Consumption::pass)
+        self.act(Consumer::run_due)
     }
 
     fn event(&mut self, event: Event) -> Vec<Effect> {
-        self.act(|consumption, ground, tickets, out| {
-            consumption.note(event, ground, tickets, out);
-            consumption.pass(ground, tickets, out);
+        self.act(|consumption, ground, request_ids, out| {
+            consumption.handle_event(event, ground, request_ids, out);
+            consumption.run_due(ground, request_ids, out);
         })
     }
 
     fn act(
         &mut self,
-        act: impl FnOnce(&mut Consumption, &Ground<'_>, &mut Tickets, &mut Vec<Effect>),
+        act: impl FnOnce(&mut Consumer, &ConsumerContext<'_>, &mut RequestIds, &mut Vec<Effect>),
     ) -> Vec<Effect> {
-        let ground = Ground {
+        let ground = ConsumerContext {
             now: self.now,
             config: &self.config,
             me: holder(2, 9),
@@ -119,44 +120,44 @@ impl Scene {
             broker_time: 90,
         };
         let mut out = Vec::new();
-        act(&mut self.consumption, &ground, &mut self.tickets, &mut out);
+        act(&mut self.consumption, &ground, &mut self.request_ids, &mut out);
         out
     }
 
     fn surveyed(&mut self, serial: u64, last: u64) -> Vec<Effect> {
-        let info = LogInfo { stream: 11, first: 1, last };
-        let context = message(last).context;
-        let lasts = vec![Some(Last { sequence: last, context })];
-        let result = Ok(Survey { info, lasts });
-        self.event(Event::Surveyed { ticket: ticket(Purpose::SurveyLog, serial), result })
+        let info = LogInfo { log_id: 11, first: 1, last };
+        let context = message(last).message_id;
+        let lasts = vec![Some(LastMessage { sequence: last, message_id: context })];
+        let result = Ok(LogInspection { info, last_messages: lasts });
+        self.event(Event::LogInspected { request_id: request_id(Purpose::InspectLog, serial), result })
     }
 
     fn written(&mut self, serial: u64, result: Result<u64, WriteError>) -> Vec<Effect> {
         let result = result.map(|revision| Written { revision: Revision(revision), stored_at: 0 });
-        self.event(Event::Written { ticket: ticket(Purpose::Cursor, serial), result })
+        self.event(Event::Written { request_id: request_id(Purpose::Cursor, serial), result })
     }
 
     fn paged(&mut self, serial: u64, sequences: &[u64]) -> Vec<Effect> {
         let messages = sequences.iter().map(|&sequence| message(sequence)).collect();
-        let info = Some(LogInfo { stream: 11, first: 1, last: 8 });
-        self.event(Event::Paged {
-            ticket: ticket(Purpose::ReadLog, serial),
-            result: Ok(Page { info, messages }),
+        let info = Some(LogInfo { log_id: 11, first: 1, last: 8 });
+        self.event(Event::LogRead {
+            request_id: request_id(Purpose::ReadLog, serial),
+            result: Ok(LogPage { info, messages }),
         })
     }
 
-    fn processed(&mut self, serial: u64, outcome: Outcome) -> Vec<Effect> {
-        self.event(Event::Processed { ticket: ticket(Purpose::Process, serial), outcome })
+    fn processed(&mut self, serial: u64, outcome: ProcessOutcome) -> Vec<Effect> {
+        self.event(Event::Processed { request_id: request_id(Purpose::Process, serial), outcome })
     }
 }
 
-fn ticket(purpose: Purpose, serial: u64) -> Ticket {
-    Ticket { purpose, serial }
+fn request_id(purpose: Purpose, serial: u64) -> RequestId {
+    RequestId { purpose, serial }
 }
 
 fn swap(serial: u64, cursor: Cursor, revision: u64) -> Effect {
     Effect::Write {
-        ticket: ticket(Purpose::Cursor, serial),
+        request_id: request_id(Purpose::Cursor, serial),
         key: Key::Cursor(name()),
         value: Value::Cursor(Arc::new(cursor)),
         condition: Condition::Revision(Revision(revision)),
@@ -164,20 +165,25 @@ fn swap(serial: u64, cursor: Cursor, revision: u64) -> Effect {
 }
 
 fn read(serial: u64, from: u64, leader: bool) -> Effect {
-    Effect::ReadLog { ticket: ticket(Purpose::ReadLog, serial), partition: name(), from, leader }
+    Effect::ReadLog {
+        request_id: request_id(Purpose::ReadLog, serial),
+        partition: name(),
+        from,
+        from_leader: leader,
+    }
 }
 
 /// The work that message 8 is under a cursor.
-fn work(cursor: &Cursor, attempt: u32) -> Work {
-    Work {
+fn work(cursor: &Cursor, attempt: u32) -> ProcessRequest {
+    ProcessRequest {
         message: message(8),
         position: Position { sequence: 8, ..cursor.position },
-        committed: cursor.base,
-        stream: 11,
-        take: cursor.take,
-        stamp: cursor.next_stamp(58),
+        committed: cursor.state_position,
+        log_id: 11,
+        fencing_token: cursor.fencing_token,
+        write_timestamp: cursor.next_write_timestamp(58),
         attempt,
-        fresh: true,
+        ignore_cache: true,
     }
 }
 
@@ -187,28 +193,31 @@ fn a_gained_partition_is_looked_at_taken_read_processed_and_committed_in_this_or
     let partitions = vec![name()];
     assert_eq!(
         scene.gain(),
-        [Effect::ReadCursors { ticket: ticket(Purpose::ReadCursors, 1), partitions: partitions.clone() }]
+        [Effect::ReadCursors {
+            request_id: request_id(Purpose::ReadCursors, 1),
+            partitions: partitions.clone()
+        }]
     );
     let cursors = Event::Cursors {
-        ticket: ticket(Purpose::ReadCursors, 1),
+        request_id: request_id(Purpose::ReadCursors, 1),
         result: Ok(vec![Some(entry(cursor(), 40))]),
     };
     assert_eq!(
         scene.event(cursors),
-        [Effect::SurveyLog { ticket: ticket(Purpose::SurveyLog, 2), partitions }]
+        [Effect::InspectLog { request_id: request_id(Purpose::InspectLog, 2), partitions }]
     );
     assert_eq!(scene.surveyed(2, 8), [swap(3, taken(), 40)]);
     assert_eq!(scene.written(3, Ok(41)), [read(4, 7, true)]);
     assert_eq!(
         scene.paged(4, &[7, 8]),
         [Effect::Process {
-            ticket: ticket(Purpose::Process, 5),
+            request_id: request_id(Purpose::Process, 5),
             partition: name(),
             work: Box::new(work(&taken(), 1))
         }]
     );
-    let committed = taken().advanced(8, message(8).context, taken().next_stamp(58));
-    assert_eq!(scene.processed(5, Outcome::Done), [swap(6, committed, 41)]);
+    let committed = taken().committed(8, message(8).message_id, taken().next_write_timestamp(58));
+    assert_eq!(scene.processed(5, ProcessOutcome::Done), [swap(6, committed, 41)]);
     assert_eq!(
         scene.written(6, Ok(42)),
         [
@@ -227,7 +236,7 @@ fn an_idle_partition_costs_nothing_after_it_was_looked_at() {
     let mut scene = Scene::new();
     scene.gain();
     let cursors = vec![Some(entry(cursor(), 40))];
-    scene.event(Event::Cursors { ticket: ticket(Purpose::ReadCursors, 1), result: Ok(cursors) });
+    scene.event(Event::Cursors { request_id: request_id(Purpose::ReadCursors, 1), result: Ok(cursors) });
     assert_eq!(scene.surveyed(2, 7), []);
     assert_eq!(scene.pass(), []);
 }
@@ -235,17 +244,21 @@ fn an_idle_partition_costs_nothing_after_it_was_looked_at() {
 #[test]
 fn a_swap_without_an_answer_is_settled_by_reading_and_repeated_if_nothing_happened() {
     let mut scene = Scene::running();
-    scene.processed(5, Outcome::Done);
-    let settle = Effect::Read { ticket: ticket(Purpose::ReadCursor, 7), key: Key::Cursor(name()) };
+    scene.processed(5, ProcessOutcome::Done);
+    let settle = Effect::Read { request_id: request_id(Purpose::ReadCursor, 7), key: Key::Cursor(name()) };
     assert_eq!(scene.written(6, Err(WriteError::Unknown)), [settle]);
-    let committed = taken().advanced(8, message(8).context, taken().next_stamp(58));
-    let unchanged =
-        Event::Fetched { ticket: ticket(Purpose::ReadCursor, 7), result: Ok(Some(entry(taken(), 41))) };
+    let committed = taken().committed(8, message(8).message_id, taken().next_write_timestamp(58));
+    let unchanged = Event::Fetched {
+        request_id: request_id(Purpose::ReadCursor, 7),
+        result: Ok(Some(entry(taken(), 41))),
+    };
     assert_eq!(scene.event(unchanged), [swap(8, committed.clone(), 41)]);
     // The first one landed after all: the second is refused, and reading shows that it is ours.
     scene.written(8, Err(WriteError::Conflict));
-    let ours =
-        Event::Fetched { ticket: ticket(Purpose::ReadCursor, 9), result: Ok(Some(entry(committed, 42))) };
+    let ours = Event::Fetched {
+        request_id: request_id(Purpose::ReadCursor, 9),
+        result: Ok(Some(entry(committed, 42))),
+    };
     assert!(matches!(
         scene.event(ours)[0],
         Effect::Notice(Notice::Committed { position: Position { sequence: 8, .. }, .. })
@@ -255,14 +268,16 @@ fn a_swap_without_an_answer_is_settled_by_reading_and_repeated_if_nothing_happen
 #[test]
 fn a_swap_that_another_owner_came_before_drops_the_partition() {
     let mut scene = Scene::running();
-    scene.processed(5, Outcome::Done);
+    scene.processed(5, ProcessOutcome::Done);
     scene.written(6, Err(WriteError::Conflict));
-    let theirs = taken().taken(holder(3, 1), Version(3), Predecessor::Unclean);
-    let event =
-        Event::Fetched { ticket: ticket(Purpose::ReadCursor, 7), result: Ok(Some(entry(theirs, 42))) };
+    let theirs = taken().taken_over(holder(3, 1), Version(3), PreviousOwner::Crashed);
+    let event = Event::Fetched {
+        request_id: request_id(Purpose::ReadCursor, 7),
+        result: Ok(Some(entry(theirs, 42))),
+    };
     assert_eq!(
         scene.event(event),
-        [Effect::ReadCursors { ticket: ticket(Purpose::ReadCursors, 8), partitions: vec![name()] }]
+        [Effect::ReadCursors { request_id: request_id(Purpose::ReadCursors, 8), partitions: vec![name()] }]
     );
 }
 
@@ -270,58 +285,62 @@ fn a_swap_that_another_owner_came_before_drops_the_partition() {
 fn a_dead_letter_is_sentenced_buried_published_and_passed_in_this_order() {
     let mut scene = Scene::running();
     let reason: Arc<str> = "a corrupt blob".into();
-    let condemned = taken().condemned(8, &reason);
-    assert_eq!(scene.processed(5, Outcome::Poison(reason.clone())), [swap(6, condemned.clone(), 41)]);
+    let condemned = taken().with_dead_letter(8, &reason);
+    assert_eq!(scene.processed(5, ProcessOutcome::Poison(reason.clone())), [swap(6, condemned.clone(), 41)]);
     let grave = Box::new(work(&condemned, 1));
     assert_eq!(
         scene.written(6, Ok(42)),
-        [Effect::Bury {
-            ticket: ticket(Purpose::Bury, 7),
+        [Effect::RecordDeadLetter {
+            request_id: request_id(Purpose::RecordDeadLetter, 7),
             partition: name(),
             work: grave.clone(),
             reason: reason.clone()
         }]
     );
-    let buried = Event::Done { ticket: ticket(Purpose::Bury, 7), happened: true };
+    let buried =
+        Event::DeadLetterStep { request_id: request_id(Purpose::RecordDeadLetter, 7), happened: true };
     assert_eq!(
         scene.event(buried),
-        [Effect::PublishDead {
-            ticket: ticket(Purpose::PublishDead, 8),
+        [Effect::PublishDeadLetter {
+            request_id: request_id(Purpose::PublishDeadLetter, 8),
             partition: name(),
             work: grave,
             reason
         }]
     );
-    let published = Event::Done { ticket: ticket(Purpose::PublishDead, 8), happened: true };
-    let passed = condemned.advanced(8, message(8).context, condemned.next_stamp(58));
+    let published =
+        Event::DeadLetterStep { request_id: request_id(Purpose::PublishDeadLetter, 8), happened: true };
+    let passed = condemned.committed(8, message(8).message_id, condemned.next_write_timestamp(58));
     assert_eq!(scene.event(published), [swap(9, passed, 42)]);
 }
 
 #[test]
 fn a_store_that_is_away_costs_no_attempt_and_the_next_one_has_a_take_of_its_own() {
     let mut scene = Scene::running();
-    let again = taken().taken(holder(2, 9), Version(3), Predecessor::Ourselves);
-    assert_eq!(scene.processed(5, Outcome::Unavailable), [swap(6, again.clone(), 41)]);
+    let again = taken().taken_over(holder(2, 9), Version(3), PreviousOwner::SameWorker);
+    assert_eq!(scene.processed(5, ProcessOutcome::Unavailable), [swap(6, again.clone(), 41)]);
     assert_eq!(scene.written(6, Ok(42)), []);
     scene.now += Time::from_secs(1);
     assert_eq!(scene.pass(), [read(7, 7, false)]);
-    assert_eq!((again.failures, again.deaths), (0, 0));
+    assert_eq!((again.failures, again.worker_crashes), (0, 0));
 }
 
 #[test]
 fn a_lost_partition_finishes_what_runs_and_is_let_go_of_then() {
     let mut scene = Scene::running();
-    scene.consumption.follow(&Change { added: Vec::new(), removed: vec![name()] }, &scene.config);
-    assert!(!scene.consumption.has_let_go());
-    scene.processed(5, Outcome::Done);
-    assert!(!scene.consumption.has_let_go());
+    scene
+        .consumption
+        .apply_change(&AssignmentChange { added: Vec::new(), removed: vec![name()] }, &scene.config);
+    assert!(!scene.consumption.has_released_all());
+    scene.processed(5, ProcessOutcome::Done);
+    assert!(!scene.consumption.has_released_all());
     scene.written(6, Ok(42));
-    assert!(scene.consumption.has_let_go());
+    assert!(scene.consumption.has_released_all());
 }
 
 #[test]
 fn behind_the_fence_everything_is_forgotten_and_looked_at_again() {
     let mut scene = Scene::running();
     scene.consumption.fence(&scene.config);
-    assert_eq!(scene.processed(5, Outcome::Done).len(), 1, "only the new look");
+    assert_eq!(scene.processed(5, ProcessOutcome::Done).len(), 1, "only the new look");
 }

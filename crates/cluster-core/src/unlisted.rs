@@ -4,26 +4,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::io::{Effect, Notice, Purpose, ReadError, Subjects, Ticket, Tickets};
-use super::types::{AssignmentMap, Entry, Partitions, Time, Value};
+use super::io::{Effect, Notice, Purpose, ReadError, RequestId, RequestIds, SubjectList};
+use super::types::{AssignmentMap, Entry, PartitionList, Time, Value};
 
 #[derive(Debug, Default)]
-pub(super) struct Strangers {
+pub(super) struct UnlistedPartitions {
     next: Option<Time>,
-    asked: Option<Ticket>,
+    asked: Option<RequestId>,
     /// The log that the candidates were found in.
     stream: u64,
     /// The last message of each candidate, in the order of the request.
     candidates: Vec<(Arc<str>, Option<u64>)>,
     /// Not in the map, and with unread messages.
-    unknown: BTreeSet<Arc<str>>,
+    to_adopt: BTreeSet<Arc<str>>,
     /// In the map, not in the list, and not needed any more.
-    done: BTreeSet<Arc<str>>,
+    drained: BTreeSet<Arc<str>>,
     /// Grows when one of the two has changed.
     changes: u64,
 }
 
-impl Strangers {
+impl UnlistedPartitions {
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
@@ -33,32 +33,38 @@ impl Strangers {
     }
 
     /// Asks the log what it holds, when it is time.
-    pub(super) fn look(&mut self, now: Time, interval: Time, tickets: &mut Tickets, out: &mut Vec<Effect>) {
+    pub(super) fn scan_if_due(
+        &mut self,
+        now: Time,
+        interval: Time,
+        request_ids: &mut RequestIds,
+        out: &mut Vec<Effect>,
+    ) {
         let next = *self.next.get_or_insert(now + interval);
         if now < next || self.asked.is_some() {
             return;
         }
         self.next = Some(now + interval);
-        let ticket = tickets.next(Purpose::Subjects);
-        out.push(Effect::ListSubjects { ticket });
-        self.asked = Some(ticket);
+        let request_id = request_ids.next(Purpose::Subjects);
+        out.push(Effect::ListSubjects { request_id });
+        self.asked = Some(request_id);
     }
 
     /// The log says what it holds: the cursors of whatever is not in the list are read.
     pub(super) fn subjects(
         &mut self,
-        ticket: Ticket,
-        result: Result<Subjects, ReadError>,
-        listed: &Partitions,
+        request_id: RequestId,
+        result: Result<SubjectList, ReadError>,
+        listed: &PartitionList,
         map: Option<&AssignmentMap>,
-        tickets: &mut Tickets,
+        request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
-        if self.asked != Some(ticket) {
+        if self.asked != Some(request_id) {
             return;
         }
         self.asked = None;
-        let Ok(Subjects { stream, lasts: subjects }) = result else { return };
+        let Ok(SubjectList { log_id: stream, lasts: subjects }) = result else { return };
         self.stream = stream;
         let listed: BTreeSet<&Arc<str>> = listed.iter().map(|(name, _)| name).collect();
         let mut candidates: BTreeMap<Arc<str>, Option<u64>> = map
@@ -77,21 +83,21 @@ impl Strangers {
         if self.candidates.is_empty() {
             return;
         }
-        let ticket = tickets.next(Purpose::StrangerCursors);
+        let request_id = request_ids.next(Purpose::UnlistedCursors);
         let partitions = self.candidates.iter().map(|(name, _)| name.clone()).collect();
-        out.push(Effect::ReadCursors { ticket, partitions });
-        self.asked = Some(ticket);
+        out.push(Effect::ReadCursors { request_id, partitions });
+        self.asked = Some(request_id);
     }
 
     /// The cursors say who is drained.
     pub(super) fn cursors(
         &mut self,
-        ticket: Ticket,
+        request_id: RequestId,
         result: Result<Vec<Option<Entry>>, ReadError>,
         map: Option<&AssignmentMap>,
         out: &mut Vec<Effect>,
     ) {
-        if self.asked != Some(ticket) {
+        if self.asked != Some(request_id) {
             return;
         }
         self.asked = None;
@@ -100,7 +106,7 @@ impl Strangers {
         for ((name, last), entry) in self.candidates.drain(..).zip(cursors) {
             let committed = entry.as_ref().map_or(0, |entry| match &entry.value {
                 // What was committed in another log says nothing about this one.
-                Value::Cursor(cursor) if cursor.stream == self.stream => cursor.position.sequence,
+                Value::Cursor(cursor) if cursor.log_id == self.stream => cursor.position.sequence,
                 _ => 0,
             });
             let unread = last.is_some_and(|last| last > committed);
@@ -113,40 +119,44 @@ impl Strangers {
                 None => {}
             }
         }
-        for partition in unknown.difference(&self.unknown).cloned() {
+        for partition in unknown.difference(&self.to_adopt).cloned() {
             out.push(Effect::Notice(Notice::Adopted { partition }));
         }
-        if (&unknown, &done) != (&self.unknown, &self.done) {
-            (self.unknown, self.done) = (unknown, done);
+        if (&unknown, &done) != (&self.to_adopt, &self.drained) {
+            (self.to_adopt, self.drained) = (unknown, done);
             self.changes += 1;
         }
     }
 
     /// The list, with whoever is adopted and whoever is not drained yet.
-    pub(super) fn join(&self, listed: &Partitions, map: Option<&AssignmentMap>) -> Wanted {
+    pub(super) fn desired_partitions(
+        &self,
+        listed: &PartitionList,
+        map: Option<&AssignmentMap>,
+    ) -> DesiredPartitions {
         let mut wanted: BTreeMap<Arc<str>, (u64, bool)> =
             listed.iter().map(|(name, weight)| (name.clone(), (*weight, false))).collect();
         let mut weights: Vec<u64> = listed.iter().map(|(_, weight)| *weight).collect();
         weights.sort_unstable();
         let median = weights.get(weights.len() / 2).copied().unwrap_or(1);
         for (name, known) in map.into_iter().flat_map(|map| &map.assignments) {
-            if !self.done.contains(name) {
+            if !self.drained.contains(name) {
                 wanted.entry(name.clone()).or_insert((known.weight, known.adopted));
             }
         }
-        for name in &self.unknown {
+        for name in &self.to_adopt {
             wanted.entry(name.clone()).or_insert((median, true));
         }
         let adopted =
             wanted.iter().filter(|(_, (_, adopted))| *adopted).map(|(name, _)| name.clone()).collect();
         let partitions = wanted.into_iter().map(|(name, (weight, _))| (name, weight)).collect();
-        Wanted { partitions, adopted }
+        DesiredPartitions { partitions, adopted }
     }
 }
 
 /// Every partition that a map should have.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub(super) partitions: Arc<Partitions>,
+pub(super) struct DesiredPartitions {
+    pub(super) partitions: Arc<PartitionList>,
     pub(super) adopted: BTreeSet<Arc<str>>,
 }

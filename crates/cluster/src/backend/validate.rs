@@ -58,7 +58,7 @@ pub fn log(config: &LogConfig) -> Result<(), Error> {
 }
 
 /// Refuses a subject that the log does not take.
-pub fn belongs(config: &LogConfig, subject: &str) -> Result<(), Error> {
+pub fn subject_of_log(config: &LogConfig, subject: &str) -> Result<(), Error> {
     self::subject(subject)?;
     if config.subjects.iter().any(|pattern| matches(pattern, subject)) {
         return Ok(());

@@ -5,34 +5,34 @@ use std::sync::Arc;
 
 use phalanx_fsm::State as _;
 
-use super::super::consumption::Ground;
+use super::super::consumer::ConsumerContext;
 use super::super::controller::Controller;
-use super::super::election::Candidate;
-use super::super::fence::Stage;
-use super::super::identity::Search;
-use super::super::io::{Condition, Effect, Purpose, Ticket, Warning};
-use super::super::shutdown::Leaving;
+use super::super::election::ElectionContext;
+use super::super::fence::FenceState;
+use super::super::identity::IdSearch;
+use super::super::io::{Condition, Effect, Purpose, RequestId, Warning};
+use super::super::shutdown::ShutdownPhase;
 use super::super::types::{Heartbeat, Key, Time, Value, Version, WorkerId};
-use super::super::{Guard, WorkerState, fleet_size};
-use super::{MOMENT, Worker};
+use super::super::{ProtocolRule, WorkerState, fleet_size};
+use super::{MIN_PASS_INTERVAL, WorkerCore};
 
-impl Worker {
+impl WorkerCore {
     /// Does whatever is due.
-    pub(super) fn pass(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.consume_what_is_due(now, out);
+    pub(super) fn run_due(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.run_consumer(now, out);
         if self.leaving.is_some() {
-            self.leave(now, out);
+            self.continue_shutdown(now, out);
         } else if self.synced {
-            self.look_for_an_id(now, out);
-            self.lead(now, out);
-            self.retire_if_surplus(now, out);
+            self.claim_id(now, out);
+            self.run_controller(now, out);
+            self.release_surplus_id(now, out);
         }
         self.catch_up(now, out);
-        self.show_state(now);
-        self.beat(now, out);
+        self.update_state(now);
+        self.send_heartbeat(now, out);
     }
 
-    pub(super) fn mind_the_fence(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn check_fence(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.identity.holder().is_none() {
             return;
         }
@@ -40,18 +40,18 @@ impl Worker {
             out.push(Effect::Fence);
             self.consumption.fence(&self.config);
             self.controller = None;
-            self.election.forsake();
-            self.enter(now, WorkerState::Degraded, "no heartbeat was acknowledged");
-            self.heartbeat_now = true;
+            self.election.abandon();
+            self.transition(now, WorkerState::Degraded, "no heartbeat was acknowledged");
+            self.heartbeat_due = true;
         }
         match self.fence.stage() {
-            Stage::AwaitingClaim { .. } => self.identity.renew(&mut self.tickets, out),
-            Stage::AwaitingMap { .. } if self.map_read.is_none() => self.read_map(out),
+            FenceState::AwaitingClaim { .. } => self.identity.renew(&mut self.request_ids, out),
+            FenceState::AwaitingMap { .. } if self.map_read.is_none() => self.read_map(out),
             _ => {}
         }
     }
 
-    pub(super) fn look_for_an_id(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn claim_id(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.identity.holder().is_some() || self.identity.is_busy() {
             return;
         }
@@ -59,54 +59,56 @@ impl Worker {
             if now < self.next_heartbeat {
                 return;
             }
-            self.enter(now, WorkerState::ClaimingId, "trying again");
+            self.transition(now, WorkerState::ClaimingId, "trying again");
         }
         let map = self.map.as_ref().map(|(map, _)| map.as_ref());
         let size = fleet_size::in_force(self.commanded_size, &self.config, &self.roster, &self.clock, map);
         let nobody = BTreeSet::new();
-        let search = Search {
+        let search = IdSearch {
             in_map: map.map_or(&nobody, |map| &map.workers),
             limit: size.unwrap_or(self.config.max_workers).min(self.config.max_workers),
-            stale: self.config.claim_stale,
-            map_first: self.config.keeps(Guard::MapIdsFirst),
+            stale: self.config.claim_expiry,
+            map_first: self.config.enforces(ProtocolRule::MapIdsFirst),
             clock: &self.clock,
         };
-        let (limit, found) = (search.limit, self.identity.search(&search, &mut self.tickets, out));
+        let (limit, found) = (search.limit, self.identity.search(&search, &mut self.request_ids, out));
         if !found && size.is_none() {
             out.push(Effect::Warn(Warning::PoolExhausted { ids: limit }));
-            self.enter(now, WorkerState::Initialization, "every id is taken");
+            self.transition(now, WorkerState::Initialization, "every id is taken");
         }
     }
 
-    pub(super) fn lead(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn run_controller(&mut self, now: Time, out: &mut Vec<Effect>) {
         let Some(me) = self.identity.holder() else { return };
         if !self.fence.is_open(now) {
             return;
         }
-        let candidate = Candidate { me, config: &self.config, roster: &self.roster, clock: &self.clock };
-        self.election.campaign(now, &candidate, &mut self.tickets, out);
-        self.with_controller(now, out, |controller, around, tickets, out| {
-            controller.evaluate(around, tickets, out)
+        let candidate =
+            ElectionContext { me, config: &self.config, roster: &self.roster, clock: &self.clock };
+        self.election.campaign(now, &candidate, &mut self.request_ids, out);
+        self.with_controller(now, out, |controller, context, request_ids, out| {
+            controller.evaluate(context, request_ids, out)
         });
     }
 
     /// The leader has a newer map than we do, and the watch has not brought it for a second: read it.
     pub(super) fn catch_up(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let overdue = self.behind_since.is_some_and(|since| now.saturating_sub(since) >= Time::from_secs(1));
+        let overdue =
+            self.map_outdated_since.is_some_and(|since| now.saturating_sub(since) >= Time::from_secs(1));
         if overdue && self.map_read.is_none() {
-            self.behind_since = None;
+            self.map_outdated_since = None;
             self.read_map(out);
         }
     }
 
     pub(super) fn read_map(&mut self, out: &mut Vec<Effect>) {
-        let ticket = self.tickets.next(Purpose::ReadMap);
-        out.push(Effect::Read { ticket, key: Key::Map });
-        self.map_read = Some(ticket);
+        let request_id = self.request_ids.next(Purpose::ReadMap);
+        out.push(Effect::Read { request_id, key: Key::Map });
+        self.map_read = Some(request_id);
     }
 
     /// Before the first assignment the state is the role; afterwards it is what the leader says the cluster is doing.
-    pub(super) fn show_state(&mut self, now: Time) {
+    pub(super) fn update_state(&mut self, now: Time) {
         let Some(me) = self.identity.holder() else { return };
         let state = self.state();
         if self.leaving.is_some() || state == WorkerState::Degraded {
@@ -118,16 +120,16 @@ impl Worker {
             if !elected {
                 return;
             }
-            self.enter(now, role, if self.is_leader() { "won the election" } else { "another leads" });
+            self.transition(now, role, if self.is_leader() { "won the election" } else { "another leads" });
             let named = self.map.as_ref().is_some_and(|(map, _)| map.workers.contains(&me.id));
             if named {
-                self.enter(now, WorkerState::Stable, "has an assignment");
+                self.transition(now, WorkerState::Stable, "has an assignment");
                 return;
             }
             // At a cold start nobody has an assignment, and the leader shows what it does all the same.
             let busy = self.controller.as_ref().map(Controller::state);
             if let Some(busy) = busy.filter(|&busy| busy != WorkerState::Stable) {
-                self.enter(now, busy, "as its calculator does");
+                self.transition(now, busy, "as its calculator does");
             }
             return;
         }
@@ -135,10 +137,10 @@ impl Worker {
             Some(controller) => controller.state(),
             None => self.last_state.as_ref().map_or(WorkerState::Stable, |(state, _)| state.state),
         };
-        if shown != state && !state.may_go_to(shown) {
-            self.enter(now, WorkerState::Stable, "between two states of the leader");
+        if shown != state && !state.can_transition_to(shown) {
+            self.transition(now, WorkerState::Stable, "between two states of the leader");
         }
-        self.enter(now, shown, "as the leader says");
+        self.transition(now, shown, "as the leader says");
     }
 
     pub(super) fn leave_degraded(&mut self, now: Time) {
@@ -147,38 +149,38 @@ impl Worker {
         };
         let named = self.map.as_ref().is_some_and(|(map, _)| map.workers.contains(&me.id));
         let to = if named { WorkerState::Stable } else { WorkerState::Election };
-        self.enter(now, to, "proved itself again");
-        self.heartbeat_now = true;
+        self.transition(now, to, "proved itself again");
+        self.heartbeat_due = true;
     }
 
-    pub(super) fn beat(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn send_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
         let is_due = now >= self.next_heartbeat;
         let silent = !self.synced || self.leaving.is_some_and(|stage| !stage.needs_heartbeats());
-        if silent || !(is_due || self.heartbeat_now) {
+        if silent || !(is_due || self.heartbeat_due) {
             return;
         }
-        self.heartbeat_now = false;
-        let ticket = self.tickets.next(Purpose::Heartbeat);
-        self.fence.heartbeat_sent(now, ticket.serial);
-        self.unanswered.insert(ticket.serial);
-        out.push(self.heartbeat(ticket, false));
+        self.heartbeat_due = false;
+        let request_id = self.request_ids.next(Purpose::Heartbeat);
+        self.fence.heartbeat_sent(now, request_id.serial);
+        self.unanswered.insert(request_id.serial);
+        out.push(self.heartbeat_effect(request_id, false));
         if is_due {
             self.next_heartbeat = now + self.config.heartbeat_interval;
             if now >= self.next_renewal {
                 self.next_renewal = now + self.config.claim_renewal();
-                self.identity.renew(&mut self.tickets, out);
+                self.identity.renew(&mut self.request_ids, out);
             }
         }
     }
 
-    pub(super) fn heartbeat(&self, ticket: Ticket, left: bool) -> Effect {
+    pub(super) fn heartbeat_effect(&self, request_id: RequestId, left: bool) -> Effect {
         let holder = self.identity.holder();
         let key =
             holder.map_or(Key::StandbyHeartbeat(self.pod.uid.clone()), |holder| Key::Heartbeat(holder.id));
         let value = Value::Heartbeat(Arc::new(Heartbeat {
             pod: self.pod.clone(),
-            holder,
-            serial: ticket.serial,
+            worker: holder,
+            serial: request_id.serial,
             state: self.state(),
             left,
             is_leader: self.is_leader(),
@@ -189,21 +191,21 @@ impl Worker {
             processed: self.consumption.processed(),
             fleet_size: self.config.fleet_size,
         }));
-        Effect::Write { ticket, key, value, condition: Condition::None }
+        Effect::Write { request_id, key, value, condition: Condition::None }
     }
 
     /// Partitions: what may be started is started, and what a map took is reported once it is let go of.
-    pub(super) fn consume_what_is_due(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn run_consumer(&mut self, now: Time, out: &mut Vec<Effect>) {
         if let (Some(me), Some((map, _)), true) = (self.identity.holder(), &self.map, self.fence.is_open(now))
         {
-            let ground = ground!(self, now, me, map);
-            self.consumption.pass(&ground, &mut self.tickets, out);
-            if self.consumption.take_wish_for_map() {
-                self.behind_since.get_or_insert(now);
+            let ground = consumer_context!(self, now, me, map);
+            self.consumption.run_due(&ground, &mut self.request_ids, out);
+            if self.consumption.take_map_request() {
+                self.map_outdated_since.get_or_insert(now);
             }
         }
-        if self.config.log && self.consumption.has_let_go() {
-            self.heartbeat_now |= self.holdings.let_go_of_everything();
+        if self.config.consumes_log && self.consumption.has_released_all() {
+            self.heartbeat_due |= self.holdings.mark_all_released();
         }
     }
 
@@ -211,21 +213,21 @@ impl Worker {
     pub(super) fn set_deadline(&mut self, now: Time) {
         let partitions = match (self.identity.holder(), &self.map) {
             (Some(me), Some((map, _))) if self.fence.is_open(now) => {
-                self.consumption.next_deadline(&ground!(self, now, me, map))
+                self.consumption.next_deadline(&consumer_context!(self, now, me, map))
             }
             _ => None,
         };
-        let partitions = partitions.map(|due| due.max(now + MOMENT));
-        self.deadline = self.duties_at.into_iter().chain(partitions).min();
+        let partitions = partitions.map(|due| due.max(now + MIN_PASS_INTERVAL));
+        self.deadline = self.next_timer.into_iter().chain(partitions).min();
     }
 
     pub(super) fn compute_deadline(&self, now: Time) -> Option<Time> {
-        if self.leaving == Some(Leaving::Done) || !self.synced {
+        if self.leaving == Some(ShutdownPhase::Done) || !self.synced {
             return None;
         }
         let holds = self.identity.holder().is_some();
-        let fence = self.fence.closes_at().filter(|_| holds).map(|closes| closes + MOMENT);
-        let behind = self.behind_since.map(|since| since + Time::from_secs(1));
+        let fence = self.fence.closes_at().filter(|_| holds).map(|closes| closes + MIN_PASS_INTERVAL);
+        let behind = self.map_outdated_since.map(|since| since + Time::from_secs(1));
         let controller = self.controller.as_ref().and_then(|controller| controller.next_deadline(now));
         let drain = self.leaving.filter(|stage| stage.needs_heartbeats()).map(|_| self.drain_until);
         let due = [
@@ -235,16 +237,16 @@ impl Worker {
             behind,
             self.election.next_deadline(),
             controller,
-            self.next_silence(now),
-            self.next_patience(now),
+            self.next_crash_deadline(now),
+            self.next_observation_deadline(now),
         ];
-        due.into_iter().flatten().min().map(|due| due.max(now + MOMENT))
+        due.into_iter().flatten().min().map(|due| due.max(now + MIN_PASS_INTERVAL))
     }
 
     /// When somebody whose silence matters will have been silent for too long, if nothing is heard until then.
-    pub(super) fn next_silence(&self, now: Time) -> Option<Time> {
+    pub(super) fn next_crash_deadline(&self, now: Time) -> Option<Time> {
         let until = |id: WorkerId| {
-            let silent = self.roster.silence(id, &self.clock)?;
+            let silent = self.roster.time_since_heartbeat(id, &self.clock)?;
             self.config
                 .crash_after()
                 .checked_sub(silent)
@@ -258,7 +260,7 @@ impl Worker {
     }
 
     /// When this process will have watched for long enough to draw conclusions.
-    pub(super) fn next_patience(&self, now: Time) -> Option<Time> {
+    pub(super) fn next_observation_deadline(&self, now: Time) -> Option<Time> {
         let watched = self.clock.since(self.watching_since?);
         let patience =
             [self.config.cold_start_window, self.config.crash_after() + self.config.heartbeat_interval];

@@ -7,12 +7,12 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy
 use phalanx_cluster::backend::{BucketConfig, Error, LogConfig};
 use serde_json::Value;
 
-use crate::connection::{Connection, Trouble};
+use crate::connection::{Connection, RequestError};
 
 /// A cluster that has just started needs a while before it makes its first stream.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 const TRY_TIMEOUT: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
 const NAME_IN_USE: u64 = 10058;
@@ -23,7 +23,7 @@ pub(crate) fn bucket_stream(bucket: &str) -> String {
     format!("KV_{bucket}")
 }
 
-pub(crate) fn of_bucket(config: &BucketConfig, replicas: usize) -> Config {
+pub(crate) fn bucket_config(config: &BucketConfig, replicas: usize) -> Config {
     let max_age = config.ttl.unwrap_or_default();
     Config {
         name: bucket_stream(&config.name),
@@ -37,7 +37,7 @@ pub(crate) fn of_bucket(config: &BucketConfig, replicas: usize) -> Config {
     }
 }
 
-pub(crate) fn of_log(config: &LogConfig, replicas: usize) -> Config {
+pub(crate) fn log_config(config: &LogConfig, replicas: usize) -> Config {
     let limit = |limit: Option<u64>| limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1);
     Config {
         name: config.name.clone(),
@@ -70,30 +70,32 @@ fn common(replicas: usize) -> Config {
 pub(crate) async fn ensure(connection: &Connection, wanted: &Config) -> Result<(), Error> {
     let name = &wanted.name;
     let what = format!("opening the stream {name}");
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + CREATE_TIMEOUT;
     loop {
-        let trouble = match find_or_make(connection, wanted).await {
+        let trouble = match get_or_create(connection, wanted).await {
             Ok(found) if has_leader(&found) => return compare(&what, wanted, &found.config),
-            Ok(_) => Trouble::NobodyThere,
+            Ok(_) => RequestError::NoResponders,
             Err(trouble) => trouble,
         };
-        let passes = matches!(trouble, Trouble::NoAnswer(_) | Trouble::NobodyThere | Trouble::NotSent)
-            || trouble.code() == Some(NO_SUITABLE_PEERS);
+        let passes = matches!(
+            trouble,
+            RequestError::NoResponse(_) | RequestError::NoResponders | RequestError::NotSent
+        ) || trouble.code() == Some(NO_SUITABLE_PEERS);
         if !passes || tokio::time::Instant::now() > deadline {
             return Err(trouble.into_read_error(what, name));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
-async fn find_or_make(connection: &Connection, wanted: &Config) -> Result<Info, Trouble> {
+async fn get_or_create(connection: &Connection, wanted: &Config) -> Result<Info, RequestError> {
     let name = &wanted.name;
     let info = async || connection.api::<Info>(&format!("STREAM.INFO.{name}"), &Value::Null).await;
     match info().await {
         Err(trouble) if trouble.is_missing() => {}
         found => return found,
     }
-    let body = serde_json::to_vec(wanted).map_err(|e| Trouble::Bad(e.to_string()))?;
+    let body = serde_json::to_vec(wanted).map_err(|e| RequestError::InvalidRequest(e.to_string()))?;
     let made = connection.api_within(TRY_TIMEOUT, &format!("STREAM.CREATE.{name}"), body.into()).await;
     match made {
         // Somebody else was faster, and perhaps of another opinion.

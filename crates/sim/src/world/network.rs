@@ -7,15 +7,15 @@ impl World {
     pub(super) fn send(&mut self, process: ProcessId, effect: Effect) {
         let now = self.now;
         let is_heartbeat =
-            matches!(&effect, Effect::Write { ticket, .. } if ticket.purpose == Purpose::Heartbeat);
+            matches!(&effect, Effect::Write { request_id, .. } if request_id.purpose == Purpose::Heartbeat);
         let target = &self.processes[process.index()];
-        if is_heartbeat && target.mute {
-            self.later(TIMEOUT, Happening::Arrival(process, unanswered(&effect)));
+        if is_heartbeat && target.drops_heartbeats {
+            self.later(TIMEOUT, SimEvent::Arrival(process, unanswered(&effect)));
             return;
         }
-        let away = self.grantor_away_until.max(target.cut_from_grantor) > now;
+        let away = self.agent_down_until.max(target.cut_from_agent) > now;
         if away && key_of(&effect) == Some(&Key::Lease) {
-            self.later(TIMEOUT, Happening::Arrival(process, unanswered(&effect)));
+            self.later(TIMEOUT, SimEvent::Arrival(process, unanswered(&effect)));
             return;
         }
         let cut = target.cut_out.saturating_sub(now);
@@ -23,42 +23,46 @@ impl World {
             && purpose_of(&effect) == Some(purpose)
         {
             self.processes[process.index()].repeats = None;
-            self.later(after, Happening::LateRequest(process, effect.clone()));
+            self.later(after, SimEvent::LateRequest(process, effect.clone()));
         }
         let (mut delay, mut answered) = (LATENCY, true);
         let writes = writes(&effect);
-        match self.shaker.as_mut().map_or(0, |shaker| shaker.between(0, 2_000)) {
+        match self.fault_rng.as_mut().map_or(0, |shaker| shaker.between(0, 2_000)) {
             1..=4 => {
-                let late = self.shaker.as_mut().map_or(0, |shaker| shaker.between(100, 6_000));
-                if self.shakes_by(if writes { Shake::LateWrite } else { Shake::LateAnswer }) {
+                let late = self.fault_rng.as_mut().map_or(0, |shaker| shaker.between(100, 6_000));
+                if self.roll_request_fault(if writes {
+                    RequestFault::LateWrite
+                } else {
+                    RequestFault::LateAnswer
+                }) {
                     delay = Duration::from_millis(late);
                 }
             }
-            5..=7 if self.shakes_by(Shake::LostAnswer) => answered = false,
-            8..=9 if writes && self.shakes_by(Shake::DuplicatedRequest) => {
+            5..=7 if self.roll_request_fault(RequestFault::LostAnswer) => answered = false,
+            8..=9 if writes && self.roll_request_fault(RequestFault::DuplicatedRequest) => {
                 // Sent twice, as a client does that reconnects: the second one comes later.
-                self.later(cut + Duration::from_millis(700), Happening::LateRequest(process, effect.clone()));
+                self.later(cut + Duration::from_millis(700), SimEvent::LateRequest(process, effect.clone()));
             }
             _ => {}
         }
         let arrives = cut + delay;
         if arrives + LATENCY > TIMEOUT || !answered {
             // The caller gives up; the request may still arrive, if it is a write and the connection comes back soon.
-            self.processes[process.index()].disturb(now + AFTERMATH);
-            self.later(TIMEOUT, Happening::Arrival(process, unanswered(&effect)));
+            self.processes[process.index()].disturb(now + RECOVERY_MARGIN);
+            self.later(TIMEOUT, SimEvent::Arrival(process, unanswered(&effect)));
             if cut < Duration::from_secs(8) && writes {
-                self.later(arrives, Happening::LateRequest(process, effect));
+                self.later(arrives, SimEvent::LateRequest(process, effect));
             }
             return;
         }
-        self.later(arrives, Happening::Request(process, effect));
+        self.later(arrives, SimEvent::Request(process, effect));
     }
 
     /// Whether answers are shaken in this way; it is counted then.
-    pub(super) fn shakes_by(&mut self, shake: Shake) -> bool {
+    pub(super) fn roll_request_fault(&mut self, shake: RequestFault) -> bool {
         let happens = self.shakes.contains(&shake);
         if happens {
-            *self.shaken.entry(shake.name()).or_default() += 1;
+            *self.request_fault_counts.entry(shake.name()).or_default() += 1;
         }
         happens
     }
@@ -67,10 +71,10 @@ impl World {
         let now = self.now;
         let gives_up = unanswered(&effect);
         let stale = matches!(effect, Effect::Read { .. } | Effect::ReadCursors { .. })
-            && self.shaker.as_mut().is_some_and(|shaker| shaker.one_in(500))
-            && self.shakes_by(Shake::StaleRead);
+            && self.fault_rng.as_mut().is_some_and(|shaker| shaker.one_in(500))
+            && self.roll_request_fault(RequestFault::StaleRead);
         let event = if stale {
-            self.processes[process.index()].disturb(now + AFTERMATH);
+            self.processes[process.index()].disturb(now + RECOVERY_MARGIN);
             self.doubt_cursors(process, &effect);
             self.answer_stale(effect)
         } else {
@@ -79,10 +83,10 @@ impl World {
         let target = &mut self.processes[process.index()];
         let wait = LATENCY + target.slowness + target.cut_in.saturating_sub(now);
         if wait >= TIMEOUT {
-            target.disturb(now + AFTERMATH);
-            self.later(TIMEOUT - LATENCY, Happening::Arrival(process, gives_up));
+            target.disturb(now + RECOVERY_MARGIN);
+            self.later(TIMEOUT - LATENCY, SimEvent::Arrival(process, gives_up));
         } else {
-            self.later(wait, Happening::Arrival(process, event));
+            self.later(wait, SimEvent::Arrival(process, event));
         }
     }
 
@@ -94,20 +98,20 @@ impl World {
             _ => return,
         };
         for name in names {
-            self.ledger.doubt(process, self.numbers[name]);
+            self.oracle.doubt(process, self.numbers[name]);
         }
     }
 
     /// An answer from a server that does not know it has lost the lead: each value is the one before.
     pub(super) fn answer_stale(&mut self, effect: Effect) -> Event {
         match effect {
-            Effect::Read { ticket, key } => {
-                Event::Fetched { ticket, result: Ok(self.broker.before(&key).cloned()) }
+            Effect::Read { request_id, key } => {
+                Event::Fetched { request_id, result: Ok(self.broker.before(&key).cloned()) }
             }
-            Effect::ReadCursors { ticket, partitions } => {
+            Effect::ReadCursors { request_id, partitions } => {
                 let keys = partitions.into_iter().map(Key::Cursor);
                 let found = keys.map(|key| self.broker.before(&key).cloned()).collect();
-                Event::Cursors { ticket, result: Ok(found) }
+                Event::Cursors { request_id, result: Ok(found) }
             }
             other => unreachable!("{other:?} is never answered with an old value"),
         }
@@ -115,7 +119,7 @@ impl World {
 
     /// Without the rule, claims that were not renewed for half a minute of the broker's clock are gone.
     pub(super) fn expire_claims(&mut self) {
-        if self.setup.config.keeps(Guard::NoShortTtl) {
+        if self.setup.config.enforces(ProtocolRule::NoShortTtl) {
             return;
         }
         let limit = self.micros() - 30_000_000;
@@ -132,54 +136,59 @@ impl World {
         self.expire_claims();
         let micros = self.micros();
         match effect {
-            Effect::Write { ticket, key, value, condition } => {
-                let result = self.write(process, ticket, &key, value, condition);
-                Event::Written { ticket, result }
+            Effect::Write { request_id, key, value, condition } => {
+                let result = self.write(process, request_id, &key, value, condition);
+                Event::Written { request_id, result }
             }
-            Effect::Delete { ticket, key, revision } => {
+            Effect::Delete { request_id, key, revision } => {
                 let known = self.broker.get(&key).map(|entry| entry.revision);
                 let revision = if revision == Revision::ANY { known.unwrap_or(revision) } else { revision };
                 let result = self.broker.delete(micros, &key, revision);
                 if result.is_ok() {
-                    self.tell_watchers(&key);
+                    self.notify_watches(&key);
                 }
-                Event::Written { ticket, result }
+                Event::Written { request_id, result }
             }
-            Effect::Read { ticket, key } => {
-                Event::Fetched { ticket, result: Ok(self.broker.get(&key).cloned()) }
+            Effect::Read { request_id, key } => {
+                Event::Fetched { request_id, result: Ok(self.broker.get(&key).cloned()) }
             }
-            Effect::ReadCursors { ticket, partitions } => {
+            Effect::ReadCursors { request_id, partitions } => {
                 let keys = partitions.into_iter().map(Key::Cursor);
                 let found = keys.map(|key| self.broker.get(&key).cloned()).collect();
-                Event::Cursors { ticket, result: Ok(found) }
+                Event::Cursors { request_id, result: Ok(found) }
             }
-            Effect::SurveyLog { ticket, partitions } => {
+            Effect::InspectLog { request_id, partitions } => {
                 self.expire();
                 let lasts = partitions.iter().map(|name| self.log.last_of(self.numbers[name])).collect();
-                Event::Surveyed { ticket, result: Ok(Survey { info: self.log.info(), lasts }) }
+                Event::LogInspected {
+                    request_id,
+                    result: Ok(LogInspection { info: self.log.info(), last_messages: lasts }),
+                }
             }
-            Effect::ReadLog { ticket, partition, from, leader } => {
+            Effect::ReadLog { request_id, partition, from, from_leader: leader } => {
                 self.expire();
                 let behind = !leader
-                    && self.shaker.as_mut().is_some_and(|shaker| shaker.one_in(20))
-                    && self.shakes_by(Shake::StaleLog);
+                    && self.fault_rng.as_mut().is_some_and(|shaker| shaker.one_in(20))
+                    && self.roll_request_fault(RequestFault::StaleLog);
                 let until = if behind { micros - 3_000_000 } else { u64::MAX };
                 let messages = self.log.read(self.numbers[&partition], from, until);
                 let info = leader.then(|| self.log.info());
-                Event::Paged { ticket, result: Ok(Page { info, messages }) }
+                Event::LogRead { request_id, result: Ok(LogPage { info, messages }) }
             }
-            Effect::PublishDead { ticket, partition, work, .. } => {
-                let chamber = self.numbers[&partition];
-                if self.log.bury(chamber, work.position) {
-                    self.ledger.buried(self.now, chamber, &work);
+            Effect::PublishDeadLetter { request_id, partition, work, .. } => {
+                let partition = self.numbers[&partition];
+                if self.log.append_dead_letter(partition, work.position) {
+                    self.oracle.on_dead_letter(self.now, partition, &work);
                 }
-                Event::Done { ticket, happened: true }
+                Event::DeadLetterStep { request_id, happened: true }
             }
-            Effect::ListSubjects { ticket } => {
-                let found =
-                    self.log.chambers().map(|(chamber, last)| (self.names[chamber as usize].clone(), last));
-                let subjects = Subjects { stream: self.log.info().stream, lasts: found.collect() };
-                Event::Subjects { ticket, result: Ok(subjects) }
+            Effect::ListSubjects { request_id } => {
+                let found = self
+                    .log
+                    .partitions()
+                    .map(|(partition, last)| (self.names[partition as usize].clone(), last));
+                let subjects = SubjectList { log_id: self.log.info().log_id, lasts: found.collect() };
+                Event::Subjects { request_id, result: Ok(subjects) }
             }
             other => unreachable!("{other:?} is not for the broker"),
         }
@@ -188,7 +197,7 @@ impl World {
     pub(super) fn write(
         &mut self,
         process: ProcessId,
-        ticket: Ticket,
+        request_id: RequestId,
         key: &Key,
         value: Value,
         condition: Condition,
@@ -197,7 +206,7 @@ impl World {
         let result = self.broker.write(self.micros(), key, value.clone(), condition);
         result?;
         let now = self.now;
-        self.ledger.stored(now, &value);
+        self.oracle.stored(now, &value);
         match (&value, before) {
             (Value::Cursor(is), before) => {
                 let Key::Cursor(name) = key else { return result };
@@ -205,13 +214,13 @@ impl World {
                     Value::Cursor(cursor) => Some(&**cursor),
                     _ => None,
                 });
-                self.ledger.cursor(now, process, self.numbers[name], was, is, &self.store);
+                self.oracle.cursor(now, process, self.numbers[name], was, is, &self.store);
                 return result;
             }
             (Value::Map(is), Some(Value::Map(was))) => {
                 let emergency = self.worker(process).state() == WorkerState::Emergency;
-                if emergency && ticket.purpose == Purpose::PublishMap && is.version > was.version {
-                    self.ledger.emergency(now, &was, is);
+                if emergency && request_id.purpose == Purpose::PublishMap && is.version > was.version {
+                    self.oracle.emergency(now, &was, is);
                 }
                 if is.version > was.version {
                     self.note_publication(is);
@@ -220,28 +229,30 @@ impl World {
             (Value::Map(is), _) => self.note_publication(is),
             _ => {}
         }
-        if let (Key::Lease, Tenure::Term(term), Ok(written)) = (key, self.setup.config.tenure, result) {
-            self.later(term, Happening::TermOver(written.revision));
+        if let (Key::Lease, LeaseExpiry::AfterTerm(term), Ok(written)) =
+            (key, self.setup.config.lease_expiry, result)
+        {
+            self.later(term, SimEvent::TermOver(written.revision));
         }
-        self.tell_watchers(key);
+        self.notify_watches(key);
         result
     }
 
     /// Whoever grants leases ends one that was not renewed for its term.
     pub(super) fn term_over(&mut self, revision: Revision) {
-        let Tenure::Term(term) = self.setup.config.tenure else { return };
+        let LeaseExpiry::AfterTerm(term) = self.setup.config.lease_expiry else { return };
         if self.broker.get(&Key::Lease).is_none_or(|entry| entry.revision != revision) {
             return;
         }
-        let (now, full) = (self.now, self.grantor_away_until + term);
-        if self.grantor_away_until > Time::ZERO && now < full {
-            self.later(full - now, Happening::TermOver(revision));
+        let (now, full) = (self.now, self.agent_down_until + term);
+        if self.agent_down_until > Time::ZERO && now < full {
+            self.later(full - now, SimEvent::TermOver(revision));
         } else {
             self.lose(&Key::Lease);
         }
     }
 
-    pub(super) fn tell_watchers(&mut self, key: &Key) {
+    pub(super) fn notify_watches(&mut self, key: &Key) {
         if matches!(key, Key::Cursor(_)) {
             return;
         }
@@ -251,29 +262,30 @@ impl World {
         let mut but = Vec::new();
         for process in self.living.clone() {
             let target = &mut self.processes[process.index()];
-            if target.hears_at_once(now, bucket) {
+            if target.watch_is_immediate(now, bucket) {
                 continue;
             }
             but.push(process);
             if *key == Key::Map && std::mem::take(&mut target.drops_map) {
                 continue;
             }
-            let late = target.deaf_until(bucket).saturating_sub(now) + target.watch_delay;
+            let late = target.watch_blocked_until(bucket).saturating_sub(now) + target.watch_delay;
             let event = Event::Watched { key: key.clone(), entry: entry.clone(), retained: false };
-            let before = target.held_back.iter().filter(|(_, of, _)| *of == bucket).map(|(at, ..)| *at).max();
+            let before =
+                target.delayed_events.iter().filter(|(_, of, _)| *of == bucket).map(|(at, ..)| *at).max();
             let at = before.unwrap_or_default().max(now + late + LATENCY);
-            target.held_back.push((at, bucket, event));
-            self.later(at - now, Happening::ShowHeldBack(process));
+            target.delayed_events.push((at, bucket, event));
+            self.later(at - now, SimEvent::ShowHeldBack(process));
         }
         let until = self.processes.len() as u32;
-        self.later(LATENCY, Happening::Broadcast { key: key.clone(), entry, but, until });
+        self.later(LATENCY, SimEvent::Broadcast { key: key.clone(), entry, but, until });
     }
 
     /// A watch is ordered: what was held back is shown before anything newer of the same bucket.
-    pub(super) fn show_held_back(&mut self, process: ProcessId) {
+    pub(super) fn deliver_delayed(&mut self, process: ProcessId) {
         let now = self.now;
         let due: Vec<_> =
-            self.processes[process.index()].held_back.extract_if(.., |(at, ..)| *at <= now).collect();
+            self.processes[process.index()].delayed_events.extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, _, event) in due {
             self.deliver(process, event);
         }
@@ -295,7 +307,7 @@ impl World {
 
 /// Whether a request changes something at the broker.
 fn writes(effect: &Effect) -> bool {
-    matches!(effect, Effect::Write { .. } | Effect::Delete { .. } | Effect::PublishDead { .. })
+    matches!(effect, Effect::Write { .. } | Effect::Delete { .. } | Effect::PublishDeadLetter { .. })
 }
 
 /// What a request is about, if that is one key.
@@ -309,7 +321,7 @@ fn key_of(effect: &Effect) -> Option<&Key> {
 /// What a write or a removal is for.
 fn purpose_of(effect: &Effect) -> Option<Purpose> {
     match effect {
-        Effect::Write { ticket, .. } | Effect::Delete { ticket, .. } => Some(ticket.purpose),
+        Effect::Write { request_id, .. } | Effect::Delete { request_id, .. } => Some(request_id.purpose),
         _ => None,
     }
 }
@@ -317,14 +329,24 @@ fn purpose_of(effect: &Effect) -> Option<Purpose> {
 /// What a caller is told when it gives up waiting.
 fn unanswered(effect: &Effect) -> Event {
     match effect {
-        Effect::Read { ticket, .. } => Event::Fetched { ticket: *ticket, result: Err(ReadError) },
-        Effect::ReadCursors { ticket, .. } => Event::Cursors { ticket: *ticket, result: Err(ReadError) },
-        Effect::SurveyLog { ticket, .. } => Event::Surveyed { ticket: *ticket, result: Err(ReadError) },
-        Effect::ReadLog { ticket, .. } => Event::Paged { ticket: *ticket, result: Err(ReadError) },
-        Effect::ListSubjects { ticket } => Event::Subjects { ticket: *ticket, result: Err(ReadError) },
-        Effect::PublishDead { ticket, .. } => Event::Done { ticket: *ticket, happened: false },
-        Effect::Write { ticket, .. } | Effect::Delete { ticket, .. } => {
-            Event::Written { ticket: *ticket, result: Err(WriteError::Unknown) }
+        Effect::Read { request_id, .. } => Event::Fetched { request_id: *request_id, result: Err(ReadError) },
+        Effect::ReadCursors { request_id, .. } => {
+            Event::Cursors { request_id: *request_id, result: Err(ReadError) }
+        }
+        Effect::InspectLog { request_id, .. } => {
+            Event::LogInspected { request_id: *request_id, result: Err(ReadError) }
+        }
+        Effect::ReadLog { request_id, .. } => {
+            Event::LogRead { request_id: *request_id, result: Err(ReadError) }
+        }
+        Effect::ListSubjects { request_id } => {
+            Event::Subjects { request_id: *request_id, result: Err(ReadError) }
+        }
+        Effect::PublishDeadLetter { request_id, .. } => {
+            Event::DeadLetterStep { request_id: *request_id, happened: false }
+        }
+        Effect::Write { request_id, .. } | Effect::Delete { request_id, .. } => {
+            Event::Written { request_id: *request_id, result: Err(WriteError::Unknown) }
         }
         other => unreachable!("{other:?} is not for the broker"),
     }

@@ -7,20 +7,20 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 
-use super::broker::Broker;
+use super::backend_client::BackendClient;
 use super::metrics::Metrics;
 use super::problem::Problem;
-use super::watching::Signal;
+use super::watches::Signal;
 use crate::core::Event;
 
 /// How long after a bell fell silent it is hung up again.
-const AGAIN: Duration = Duration::from_millis(100);
+const RESUBSCRIBE_DELAY: Duration = Duration::from_millis(100);
 /// With more bells than this, what comes while they are being hung up is left to the sweep.
-const MANY: usize = 2000;
+const INITIAL_WAKE_UP_LIMIT: usize = 2000;
 
 /// How bells are hung.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DoorbellConfig {
+pub struct SubscriptionConfig {
     /// How long hanging one may take.
     pub timeout: Duration,
     /// How often it is tried. After the last time the sweep alone serves the partition.
@@ -29,77 +29,78 @@ pub struct DoorbellConfig {
     pub backoff: Duration,
 }
 
-impl Default for DoorbellConfig {
+impl Default for SubscriptionConfig {
     fn default() -> Self {
         Self { timeout: Duration::from_secs(30), attempts: 3, backoff: Duration::from_secs(2) }
     }
 }
 
 /// The bells that hang. Dropping them takes them down.
-pub(super) struct Doorbells {
-    broker: Arc<Broker>,
-    config: DoorbellConfig,
+pub(super) struct WakeUpSubscriptions {
+    broker: Arc<BackendClient>,
+    config: SubscriptionConfig,
     metrics: Metrics,
     signals: UnboundedSender<Signal>,
-    bells: HashMap<Arc<str>, AbortHandle>,
+    tasks: HashMap<Arc<str>, AbortHandle>,
 }
 
-impl Doorbells {
+impl WakeUpSubscriptions {
     pub(super) fn new(
-        broker: Arc<Broker>,
-        config: DoorbellConfig,
+        broker: Arc<BackendClient>,
+        config: SubscriptionConfig,
         metrics: Metrics,
         signals: UnboundedSender<Signal>,
     ) -> Self {
-        Self { broker, config, metrics, signals, bells: HashMap::new() }
+        Self { broker, config, metrics, signals, tasks: HashMap::new() }
     }
 
     pub(super) fn open(&mut self, partition: &Arc<str>) {
-        if self.broker.logs.is_none() || self.bells.contains_key(partition) {
+        if self.broker.logs.is_none() || self.tasks.contains_key(partition) {
             return;
         }
-        let rings_first = self.bells.len() < MANY;
+        let rings_first = self.tasks.len() < INITIAL_WAKE_UP_LIMIT;
         let (broker, metrics, signals) = (self.broker.clone(), self.metrics.clone(), self.signals.clone());
-        let listening = listen(broker, self.config, metrics, signals, partition.clone(), rings_first);
-        self.bells.insert(partition.clone(), tokio::spawn(listening).abort_handle());
-        self.metrics.all.subscriptions.set(self.bells.len() as i64);
+        let listening =
+            forward_wake_ups(broker, self.config, metrics, signals, partition.clone(), rings_first);
+        self.tasks.insert(partition.clone(), tokio::spawn(listening).abort_handle());
+        self.metrics.all.subscriptions.set(self.tasks.len() as i64);
     }
 
     pub(super) fn close(&mut self, partition: &Arc<str>) {
-        if let Some(bell) = self.bells.remove(partition) {
+        if let Some(bell) = self.tasks.remove(partition) {
             bell.abort();
             self.metrics.all.unsubscribed.inc();
-            self.metrics.all.subscriptions.set(self.bells.len() as i64);
+            self.metrics.all.subscriptions.set(self.tasks.len() as i64);
         }
     }
 
     pub(super) fn close_all(&mut self) {
-        for partition in self.bells.keys().cloned().collect::<Vec<_>>() {
+        for partition in self.tasks.keys().cloned().collect::<Vec<_>>() {
             self.close(&partition);
         }
     }
 }
 
-impl Drop for Doorbells {
+impl Drop for WakeUpSubscriptions {
     fn drop(&mut self) {
         self.close_all();
     }
 }
 
-async fn listen(
-    broker: Arc<Broker>,
-    config: DoorbellConfig,
+async fn forward_wake_ups(
+    broker: Arc<BackendClient>,
+    config: SubscriptionConfig,
     metrics: Metrics,
     signals: UnboundedSender<Signal>,
     partition: Arc<str>,
     mut rings: bool,
 ) {
     let Some((log, _)) = &broker.logs else { return };
-    let subject = broker.subjects.of(&partition);
+    let subject = broker.subjects.subject(&partition);
     let mut tries = 0;
     while !signals.is_closed() {
         let timer = metrics.all.subscription_duration.start_timer();
-        let opened = tokio::time::timeout(config.timeout, log.doorbell(&subject)).await;
+        let opened = tokio::time::timeout(config.timeout, log.subscribe_wake_ups(&subject)).await;
         timer.observe_duration();
         let opened = match opened {
             Ok(opened) => opened.map_err(|error| error.to_string()),
@@ -110,8 +111,8 @@ async fn listen(
                 tries = 0;
                 metrics.all.subscribed.inc();
                 // Something may have come before the bell hung.
-                while !rings || signals.send(Signal::Event(Event::Rung(partition.clone()))).is_ok() {
-                    rings = bell.rung().await;
+                while !rings || signals.send(Signal::Event(Event::WakeUp(partition.clone()))).is_ok() {
+                    rings = bell.recv().await;
                     if !rings {
                         break;
                     }
@@ -122,13 +123,15 @@ async fn listen(
                 metrics.all.subscription_errors.inc();
                 tries += 1;
                 if tries >= config.attempts {
-                    broker.hooks.report(Problem::Doorbell { partition, reason });
+                    broker.hooks.report(Problem::SubscriptionFailed { partition, reason });
                     return;
                 }
             }
         }
         // A bell that fell silent is hung up again soon; one that could not be hung waits longer each time.
-        let wait = tries.checked_sub(1).map_or(AGAIN, |before| config.backoff * 2_u32.pow(before.min(8)));
+        let wait = tries
+            .checked_sub(1)
+            .map_or(RESUBSCRIBE_DELAY, |before| config.backoff * 2_u32.pow(before.min(8)));
         tokio::time::sleep(wait).await;
     }
 }

@@ -12,64 +12,65 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::clock;
-use super::hooks::Queue;
-use super::leases::Leases;
+use super::hooks::HookQueue;
+use super::leases::LeaseAdapter;
 use super::problem::Problem;
-use super::subjects::Subjects;
-use crate::backend::{self, Backend, Election, Error, Kv, KvElection, Log, Settings};
-use crate::codec::{self, Bucket, Codec, PartsWanted, Stored, place_of};
-use crate::core::types::{Entry, Key, Partitions, Revision, Value};
-use crate::core::{Condition, Event, Purpose, ReadError, Ticket, WriteError, Written};
+use super::subjects::SubjectScheme;
+use crate::backend::{self, Backend, Election, Error, Kv, KvElection, Log, StoreConfig};
+use crate::codec::{self, Bucket, Codec, Decoded, PartManifest, bucket_key};
+use crate::core::types::{Entry, Key, PartitionList, Revision, Value};
+use crate::core::{Condition, Event, Purpose, ReadError, RequestId, WriteError, Written};
 
 /// An answer that has not come by then does not count any more.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 /// The same for taking the lease, which may have to find out first who keeps the leases now.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// An error is answered no sooner than this, so that whoever tries again at once does not spin.
-const PACE: Duration = Duration::from_millis(100);
+const ERROR_DELAY: Duration = Duration::from_millis(100);
 /// How many requests of one batch are under way at once.
-pub(super) const AT_ONCE: usize = 64;
+pub(super) const MAX_PARALLEL_REQUESTS: usize = 64;
 /// More cursors than this are not read one after the other.
-const MANY: usize = 1000;
+const CURSOR_WATCH_THRESHOLD: usize = 1000;
 /// Whatever fails again and again is told once in this time.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// A bucket that was removed is made again at most this often.
-const MAKE_EVERY: Duration = Duration::from_secs(1);
+const RECREATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Everything that requests need.
-pub(super) struct Broker {
+pub(super) struct BackendClient {
     pub(super) backend: Arc<dyn Backend>,
-    pub(super) settings: Settings,
+    pub(super) settings: StoreConfig,
     stable_ids: Arc<dyn Kv>,
     heartbeats: Arc<dyn Kv>,
     assignments: Arc<dyn Kv>,
     election_bucket: Arc<dyn Kv>,
-    pub(super) election: Leases,
+    pub(super) election: LeaseAdapter,
     cursors: Arc<dyn Kv>,
     /// The log and the dead letters, where there are some.
     pub(super) logs: Option<(Arc<dyn Log>, Arc<dyn Log>)>,
-    pub(super) subjects: Subjects,
+    pub(super) subjects: SubjectScheme,
     pub(super) codec: Codec,
-    pub(super) hooks: Queue,
+    pub(super) hooks: HookQueue,
     /// The newest time of the broker that was seen, in microseconds.
-    newest: AtomicU64,
-    told: Mutex<Option<Instant>>,
-    made: Mutex<Option<Instant>>,
+    broker_time: AtomicU64,
+    last_report: Mutex<Option<Instant>>,
+    last_recreation: Mutex<Option<Instant>>,
 }
 
-impl Broker {
+impl BackendClient {
     /// Opens what a worker uses: the buckets, and the logs if it reads one.
     pub(super) async fn open(
         backend: Arc<dyn Backend>,
-        settings: Settings,
-        subjects: Subjects,
+        settings: StoreConfig,
+        subjects: SubjectScheme,
         with_log: bool,
         election: Option<Arc<dyn Election>>,
-        hooks: Queue,
+        hooks: HookQueue,
     ) -> Result<Self, Error> {
         let election_bucket = backend.bucket(&settings.election).await?;
-        let election = election
-            .unwrap_or_else(|| Arc::new(KvElection::new(election_bucket.clone(), place_of(&Key::Lease).key)));
+        let election = election.unwrap_or_else(|| {
+            Arc::new(KvElection::new(election_bucket.clone(), bucket_key(&Key::Lease).key))
+        });
         let logs = match with_log {
             true => Some((
                 backend.log(&settings.notifications).await?,
@@ -82,7 +83,7 @@ impl Broker {
             heartbeats: backend.bucket(&settings.heartbeats).await?,
             assignments: backend.bucket(&settings.assignments).await?,
             election_bucket,
-            election: Leases::new(election),
+            election: LeaseAdapter::new(election),
             cursors: backend.bucket(&settings.cursors).await?,
             logs,
             backend,
@@ -90,9 +91,9 @@ impl Broker {
             subjects,
             codec: Codec::default(),
             hooks,
-            newest: AtomicU64::new(0),
-            told: Mutex::new(None),
-            made: Mutex::new(None),
+            broker_time: AtomicU64::new(0),
+            last_report: Mutex::new(None),
+            last_recreation: Mutex::new(None),
         })
     }
 
@@ -107,20 +108,20 @@ impl Broker {
     }
 
     /// Notes a time of the broker, and says the newest.
-    pub(super) fn note_time(&self, stored_at: u64) -> u64 {
-        self.newest.fetch_max(stored_at, Ordering::Relaxed).max(stored_at)
+    pub(super) fn observe_time(&self, stored_at: u64) -> u64 {
+        self.broker_time.fetch_max(stored_at, Ordering::Relaxed).max(stored_at)
     }
 
     /// Asks within the time that an answer may take. What went wrong is told, and whoever asked is held for a moment.
-    pub(super) async fn ask<T>(
+    pub(super) async fn request<T>(
         &self,
         what: &str,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        self.ask_for(TIMEOUT, what, request).await
+        self.request_within(TIMEOUT, what, request).await
     }
 
-    async fn ask_for<T>(
+    async fn request_within<T>(
         &self,
         patience: Duration,
         what: &str,
@@ -133,26 +134,26 @@ impl Broker {
         if let Err(error) = &result
             && !error.is_conflict()
         {
-            self.tell(error).await;
-            tokio::time::sleep(PACE).await;
+            self.report(error).await;
+            tokio::time::sleep(ERROR_DELAY).await;
         }
         result
     }
 
-    async fn tell(&self, error: &Error) {
+    async fn report(&self, error: &Error) {
         if let Error::Missing { .. } = error {
-            if is_time(&self.made, MAKE_EVERY).await {
+            if is_due(&self.last_recreation, RECREATE_INTERVAL).await {
                 self.hooks.report(Problem::Removed(error.clone()));
-                self.make_again().await;
+                self.recreate_missing().await;
             }
-        } else if is_time(&self.told, TELL_EVERY).await {
+        } else if is_due(&self.last_report, REPORT_INTERVAL).await {
             self.hooks.report(Problem::Backend(error.clone()));
         }
     }
 
     /// Makes whatever is not there. Those that are there are only looked at.
-    async fn make_again(&self) {
-        let Settings { stable_ids, heartbeats, assignments, election, cursors, .. } = &self.settings;
+    async fn recreate_missing(&self) {
+        let StoreConfig { stable_ids, heartbeats, assignments, election, cursors, .. } = &self.settings;
         for bucket in [stable_ids, heartbeats, assignments, election, cursors] {
             if let Err(error) = self.backend.bucket(bucket).await {
                 self.hooks.report(Problem::Backend(error));
@@ -170,47 +171,47 @@ impl Broker {
     /// Carries out [`crate::core::Effect::Write`]. `took` is how long the deciding took, for the map.
     pub(super) async fn write(
         &self,
-        ticket: Ticket,
+        request_id: RequestId,
         key: Key,
         value: Value,
         condition: Condition,
         took: Duration,
     ) -> Event {
-        let result = self.write_value(&ticket, &key, &value, condition, took).await;
-        Event::Written { ticket, result: result.map_err(|error| WriteError::from(&error)) }
+        let result = self.write_value(&request_id, &key, &value, condition, took).await;
+        Event::Written { request_id, result: result.map_err(|error| WriteError::from(&error)) }
     }
 
     async fn write_value(
         &self,
-        ticket: &Ticket,
+        request_id: &RequestId,
         key: &Key,
         value: &Value,
         condition: Condition,
         took: Duration,
     ) -> Result<Written, Error> {
-        let place = place_of(key);
+        let place = bucket_key(key);
         if let Value::Lease(lease) = value {
             // Whoever wants to lead has time; whoever leads must know soon.
             let patience = if lease.renewals == 0 { ACQUIRE_TIMEOUT } else { TIMEOUT };
-            return self.ask_for(patience, &place.key, self.election.write(lease, condition)).await;
+            return self.request_within(patience, &place.key, self.election.write(lease, condition)).await;
         }
         let kv = self.bucket(place.bucket);
         let now = clock::wall();
         let bytes = match value {
-            Value::Map(map) if ticket.purpose == Purpose::PublishMap => {
+            Value::Map(map) if request_id.purpose == Purpose::PublishMap => {
                 self.codec.encode_map(map, &now, took)
             }
             value => self.codec.encode(key, value, &now),
         };
         let written = match value {
             Value::Map(map) => self.write_map(map.version.0, &place.key, bytes, condition).await,
-            _ => self.ask(&place.key, kv.write(&place.key, bytes, condition)).await,
+            _ => self.request(&place.key, kv.write(&place.key, bytes, condition)).await,
         };
         let revision = written?;
-        let stored_at = match ticket.purpose {
+        let stored_at = match request_id.purpose {
             // Which life of the id begins is the time of this very write.
             Purpose::Claim => {
-                let found = self.ask(&place.key, kv.stored_at(&place.key, revision)).await;
+                let found = self.request(&place.key, kv.stored_at(&place.key, revision)).await;
                 let unknown = |reason: String| Error::unknown(format!("claim of {}", place.key), reason);
                 match found {
                     Ok(Some(stored_at)) => stored_at,
@@ -220,7 +221,7 @@ impl Broker {
             }
             _ => 0,
         };
-        Ok(Written { revision, stored_at: self.note_time(stored_at) })
+        Ok(Written { revision, stored_at: self.observe_time(stored_at) })
     }
 
     /// Writes a map: its parts first, if it is too large for one value.
@@ -234,18 +235,18 @@ impl Broker {
         let kv = &self.assignments;
         let unique = format!("{version}-{:016x}", RandomState::new().hash_one(key));
         let Some(split) = codec::split(&bytes, &unique) else {
-            return self.ask(key, kv.write(key, bytes, condition)).await;
+            return self.request(key, kv.write(key, bytes, condition)).await;
         };
         for (part, value) in split.parts {
             // Nothing names the parts yet: that they are not all there did not happen.
-            let created = self.ask(&part, kv.create(&part, value)).await;
+            let created = self.request(&part, kv.create(&part, value)).await;
             created.map_err(|error| Error::failed(format!("part {part} of the map"), error))?;
         }
-        self.ask(key, kv.write(key, split.current, condition)).await
+        self.request(key, kv.write(key, split.current, condition)).await
     }
 
     /// Removes the parts of maps that are neither the current one nor the one before: somebody may still be reading that.
-    pub(super) async fn tidy_parts(&self) -> Result<(), Error> {
+    pub(super) async fn delete_old_parts(&self) -> Result<(), Error> {
         let kv = &self.assignments;
         let keys = kv.keys().await?;
         let mut versions: BTreeSet<(u64, &str)> = BTreeSet::new();
@@ -259,9 +260,9 @@ impl Broker {
             .filter_map(|key| map_of(key).map(|(version, unique)| (key.clone(), version, unique)))
             .collect();
         versions.extend(parts.iter().map(|(_, version, unique)| (*version, unique.as_str())));
-        let current = match kv.get(&place_of(&Key::Map).key).await? {
+        let current = match kv.get(&bucket_key(&Key::Map).key).await? {
             Some(entry) => match self.codec.decode(&Key::Map, &entry.value) {
-                Ok(Stored::Parts(wanted)) => wanted.parts,
+                Ok(Decoded::Parts(wanted)) => wanted.parts,
                 _ => Vec::new(),
             },
             None => Vec::new(),
@@ -282,18 +283,21 @@ impl Broker {
     }
 
     /// Carries out [`crate::core::Effect::Delete`].
-    pub(super) async fn delete(&self, ticket: Ticket, key: Key, revision: Revision) -> Event {
-        let place = place_of(&key);
+    pub(super) async fn delete(&self, request_id: RequestId, key: Key, revision: Revision) -> Event {
+        let place = bucket_key(&key);
         let kv = self.bucket(place.bucket);
         let result = match key {
-            Key::Lease => self.ask(&place.key, self.election.resign(revision)).await,
+            Key::Lease => self.request(&place.key, self.election.resign(revision)).await,
             _ => {
                 let revision = self.compared(kv, &place.key, revision).await;
-                self.ask(&place.key, kv.delete(&place.key, revision)).await
+                self.request(&place.key, kv.delete(&place.key, revision)).await
             }
         };
-        let written = Written { revision, stored_at: self.note_time(0) };
-        Event::Written { ticket, result: result.map(|()| written).map_err(|error| WriteError::from(&error)) }
+        let written = Written { revision, stored_at: self.observe_time(0) };
+        Event::Written {
+            request_id,
+            result: result.map(|()| written).map_err(|error| WriteError::from(&error)),
+        }
     }
 
     /// What a removal compares: the revision asked for, but in a test that takes the rule out.
@@ -312,21 +316,21 @@ impl Broker {
     }
 
     /// Carries out [`crate::core::Effect::Read`].
-    pub(super) async fn read(&self, ticket: Ticket, key: Key) -> Event {
-        Event::Fetched { ticket, result: self.fetch(&key).await }
+    pub(super) async fn read(&self, request_id: RequestId, key: Key) -> Event {
+        Event::Fetched { request_id, result: self.fetch(&key).await }
     }
 
     /// One value from the one place that knows. A value that cannot be read is an error, never an absence.
     async fn fetch(&self, key: &Key) -> Result<Option<Entry>, ReadError> {
-        let place = place_of(key);
+        let place = bucket_key(key);
         if *key == Key::Lease {
-            return self.ask(&place.key, self.election.read()).await.map_err(|_| ReadError);
+            return self.request(&place.key, self.election.read()).await.map_err(|_| ReadError);
         }
-        let found = self.ask(&place.key, self.bucket(place.bucket).get(&place.key)).await;
+        let found = self.request(&place.key, self.bucket(place.bucket).get(&place.key)).await;
         let Some(entry) = found.map_err(|_| ReadError)? else { return Ok(None) };
         match self.codec.decode(key, &entry.value) {
-            Ok(Stored::Value(value)) => Ok(Some(self.entry(value, &entry))),
-            Ok(Stored::Parts(wanted)) => match self.gather(&wanted).await {
+            Ok(Decoded::Value(value)) => Ok(Some(self.entry(value, &entry))),
+            Ok(Decoded::Parts(wanted)) => match self.read_parts(&wanted).await {
                 Ok(value) => Ok(Some(self.entry(value, &entry))),
                 Err(reason) => {
                     let revision = entry.revision.0;
@@ -336,39 +340,39 @@ impl Broker {
             },
             Err(bad) => {
                 self.hooks.report(bad.into());
-                tokio::time::sleep(PACE).await;
+                tokio::time::sleep(ERROR_DELAY).await;
                 Err(ReadError)
             }
         }
     }
 
     pub(super) fn entry(&self, value: Value, stored: &backend::Entry) -> Entry {
-        self.note_time(stored.stored_at);
+        self.observe_time(stored.stored_at);
         Entry { value, revision: stored.revision, stored_at: stored.stored_at }
     }
 
     /// Reads the parts of a map and puts them together.
-    pub(super) async fn gather(&self, wanted: &PartsWanted) -> Result<Value, String> {
+    pub(super) async fn read_parts(&self, wanted: &PartManifest) -> Result<Value, String> {
         let mut parts = Vec::with_capacity(wanted.parts.len());
         for key in &wanted.parts {
-            let found = self.ask(key, self.assignments.get(key)).await.map_err(|e| e.to_string())?;
+            let found = self.request(key, self.assignments.get(key)).await.map_err(|e| e.to_string())?;
             parts.push(found.ok_or_else(|| format!("its part {key} is missing"))?.value);
         }
         let json = codec::join(wanted, &parts)?;
         match self.codec.decode(&Key::Map, &json).map_err(|e| e.to_string())? {
-            Stored::Value(value) => Ok(value),
-            Stored::Parts(_) => Err("its parts name parts".to_owned()),
+            Decoded::Value(value) => Ok(value),
+            Decoded::Parts(_) => Err("its parts name parts".to_owned()),
         }
     }
 
     /// Carries out [`crate::core::Effect::ReadCursors`].
-    pub(super) async fn read_cursors(&self, ticket: Ticket, partitions: Vec<Arc<str>>) -> Event {
-        let all = match partitions.len() > MANY {
+    pub(super) async fn read_cursors(&self, request_id: RequestId, partitions: Vec<Arc<str>>) -> Event {
+        let all = match partitions.len() > CURSOR_WATCH_THRESHOLD {
             true => match self.cursors.entries().await {
                 Ok(all) => Some(all),
                 Err(error) => {
                     self.hooks.report(Problem::Backend(error));
-                    return Event::Cursors { ticket, result: Err(ReadError) };
+                    return Event::Cursors { request_id, result: Err(ReadError) };
                 }
             },
             false => None,
@@ -377,30 +381,33 @@ impl Broker {
             let all = all.as_ref();
             async move {
                 let key = Key::Cursor(partition);
-                let place = place_of(&key);
+                let place = bucket_key(&key);
                 let found = match all {
                     Some(all) => all.get(&place.key).cloned(),
                     None => {
-                        let found = self.ask(&place.key, self.cursors.get(&place.key)).await;
+                        let found = self.request(&place.key, self.cursors.get(&place.key)).await;
                         found.map_err(|_| ReadError)?
                     }
                 };
                 Ok(self.read_cursor(&key, found).await)
             }
         };
-        let result = stream::iter(partitions.into_iter().map(read)).buffered(AT_ONCE).try_collect().await;
-        Event::Cursors { ticket, result }
+        let result = stream::iter(partitions.into_iter().map(read))
+            .buffered(MAX_PARALLEL_REQUESTS)
+            .try_collect()
+            .await;
+        Event::Cursors { request_id, result }
     }
 
     /// A cursor that cannot be read stays as it is: writing one is only ever tried where there is none, and is refused.
     async fn read_cursor(&self, key: &Key, found: Option<backend::Entry>) -> Option<Entry> {
         let entry = found?;
         match self.codec.decode(key, &entry.value) {
-            Ok(Stored::Value(value)) => Some(self.entry(value, &entry)),
-            Ok(Stored::Parts(_)) => None,
+            Ok(Decoded::Value(value)) => Some(self.entry(value, &entry)),
+            Ok(Decoded::Parts(_)) => None,
             Err(bad) => {
                 self.hooks.report(bad.into());
-                tokio::time::sleep(TELL_EVERY).await;
+                tokio::time::sleep(REPORT_INTERVAL).await;
                 None
             }
         }
@@ -409,15 +416,15 @@ impl Broker {
     /// Says how many workers there should be; none takes that back.
     pub(super) async fn scale(&self, size: Option<u32>) -> Result<(), Error> {
         let key = Key::FleetSize;
-        let place = place_of(&key);
+        let place = bucket_key(&key);
         let kv = &self.assignments;
         match size {
             Some(size) => {
                 let bytes = self.codec.encode(&key, &Value::FleetSize(size), &clock::wall());
-                self.ask(&place.key, kv.put(&place.key, bytes)).await.map(drop)
+                self.request(&place.key, kv.put(&place.key, bytes)).await.map(drop)
             }
-            None => match self.ask(&place.key, kv.get(&place.key)).await? {
-                Some(entry) => self.ask(&place.key, kv.delete(&place.key, entry.revision)).await,
+            None => match self.request(&place.key, kv.get(&place.key)).await? {
+                Some(entry) => self.request(&place.key, kv.delete(&place.key, entry.revision)).await,
                 None => Ok(()),
             },
         }
@@ -425,12 +432,12 @@ impl Broker {
 }
 
 /// The partitions of a list by name.
-pub(super) fn names(partitions: &Partitions) -> BTreeSet<&str> {
+pub(super) fn names(partitions: &PartitionList) -> BTreeSet<&str> {
     partitions.iter().map(|(name, _)| &**name).collect()
 }
 
 /// Whether it is time again, and notes that it was.
-async fn is_time(last: &Mutex<Option<Instant>>, every: Duration) -> bool {
+async fn is_due(last: &Mutex<Option<Instant>>, every: Duration) -> bool {
     let mut last = last.lock().await;
     let now = Instant::now();
     let due = last.is_none_or(|last| now.duration_since(last) >= every);

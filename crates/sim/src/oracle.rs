@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use phalanx_cluster_core::types::{AssignmentMap, Epoch, Holder, Time, Value, Version};
-use phalanx_cluster_core::{ATTEMPTS, Cursor, Effect, Position, Purpose, Ticket, Work, WriteError};
+use phalanx_cluster_core::types::{AssignmentMap, Epoch, Time, Value, Version, WorkerIncarnation};
+use phalanx_cluster_core::{
+    Cursor, Effect, MAX_ATTEMPTS, Position, ProcessRequest, Purpose, RequestId, WriteError,
+};
 
 use crate::HashMap;
-use crate::log::{Kind, decode};
+use crate::log::{MessageKind, decode};
 use crate::store::{History, Results, Store, context_name};
 use crate::world::ProcessId;
 
@@ -53,34 +55,34 @@ pub struct Counts {
 const FENCE: Duration = Duration::from_micros(4_502_000);
 
 /// Ticket below every other.
-const FIRST_TICKET: Ticket = Ticket { purpose: Purpose::Heartbeat, serial: 0 };
+const FIRST_TICKET: RequestId = RequestId { purpose: Purpose::Heartbeat, serial: 0 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
+enum MessageStatus {
     Open,
     Committed,
     Dead,
     /// Gone from the log before it was resolved: by age, or with the log.
-    Gone,
+    Expired,
     /// It was resolved, and may be once more: the log or the cursor was lost, and it is read again.
-    Again,
+    Reopened,
 }
 
 /// A message as it was published.
 #[derive(Clone, Debug)]
 struct Published {
     number: u64,
-    kind: Kind,
-    status: Status,
+    kind: MessageKind,
+    status: MessageStatus,
     /// How often a worker died while it processed this message.
-    deaths: u32,
+    worker_crashes: u32,
     /// A worker died while this message ran alone: then it may be condemned.
-    died_alone: bool,
+    crashed_isolated: bool,
 }
 
 /// What one processing of a message wrote.
 #[derive(Clone, Debug)]
-struct Written {
+struct WrittenRows {
     message: usize,
     counts: bool,
     chain: u64,
@@ -88,8 +90,8 @@ struct Written {
 }
 
 #[derive(Debug, Default)]
-struct Book {
-    /// Every message ever published for this chamber.
+struct PartitionHistory {
+    /// Every message ever published for this partition.
     messages: Vec<Published>,
     /// Which message stands at a sequence of the log as it is now.
     at: BTreeMap<u64, usize>,
@@ -97,13 +99,13 @@ struct Book {
     before: HashMap<(u64, u64), usize>,
     /// What is committed, with the history after it.
     committed: Vec<(Position, History)>,
-    written: HashMap<(Position, u64), Written>,
+    written: HashMap<(Position, u64), WrittenRows>,
     visible: HashMap<Position, (u64, u64)>,
-    letters: HashMap<usize, u32>,
-    take: u64,
-    taker: Option<ProcessId>,
+    dead_letters: HashMap<usize, u32>,
+    fencing_token: u64,
+    owner: Option<ProcessId>,
     /// Incarnation under which the taker took the cursor over.
-    taken_as: Option<Holder>,
+    taken_as: Option<WorkerIncarnation>,
     /// Whether the taker has left cleanly since.
     left_cleanly: bool,
     /// Which making of the log the cursor's generation belongs to.
@@ -114,7 +116,7 @@ struct Book {
     reported: Vec<(u64, u64, u64)>,
 }
 
-impl Book {
+impl PartitionHistory {
     fn history(&self) -> History {
         self.committed.last().map(|(_, history)| history.clone()).unwrap_or_default()
     }
@@ -126,21 +128,21 @@ impl Book {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    sent: BTreeMap<(ProcessId, Ticket), Time>,
+pub(crate) struct Oracle {
+    sent: BTreeMap<(ProcessId, RequestId), Time>,
     /// When the newest acknowledged heartbeat of a process was sent.
     proof: Vec<Time>,
     newest: (Version, Epoch),
-    books: Vec<Book>,
+    histories: Vec<PartitionHistory>,
     /// Which log there is now.
     stream: u64,
     /// Grows whenever the log loses what it held.
     log_epoch: u64,
     /// Whose message runs alone.
-    alone: BTreeMap<ProcessId, u32>,
-    /// Writes of cursors without an answer, and their chambers.
-    cursor_writes: BTreeMap<(ProcessId, Ticket), u32>,
-    /// Chambers whose last cursor write by a process has an unknown outcome, or whose message it abandoned.
+    isolated: BTreeMap<ProcessId, u32>,
+    /// Writes of cursors without an answer, and their partitions.
+    cursor_writes: BTreeMap<(ProcessId, RequestId), u32>,
+    /// Partitions whose last cursor write by a process has an unknown outcome, or whose message it abandoned.
     doubtful: BTreeSet<(ProcessId, u32)>,
     /// Processes whose fence is closed.
     fenced: BTreeSet<ProcessId>,
@@ -148,17 +150,17 @@ pub(crate) struct Ledger {
     pub(crate) violations: Vec<Violation>,
 }
 
-impl Ledger {
+impl Oracle {
     pub(crate) fn started(&mut self, now: Time) {
         self.proof.push(now);
     }
 
     /// A process asks for something to be written or begins to work.
-    pub(crate) fn asked(&mut self, now: Time, process: ProcessId, effect: &Effect) {
+    pub(crate) fn on_request(&mut self, now: Time, process: ProcessId, effect: &Effect) {
         let what = match effect {
-            Effect::Write { ticket, .. } => match ticket.purpose {
+            Effect::Write { request_id, .. } => match request_id.purpose {
                 Purpose::Heartbeat => {
-                    self.sent.insert((process, *ticket), now);
+                    self.sent.insert((process, *request_id), now);
                     return;
                 }
                 Purpose::TouchMap | Purpose::PublishMap | Purpose::WriteState => "leads",
@@ -166,7 +168,7 @@ impl Ledger {
                 _ => return,
             },
             Effect::Process { .. } => "starts a message",
-            Effect::Bury { .. } | Effect::PublishDead { .. } => "buries a message",
+            Effect::RecordDeadLetter { .. } | Effect::PublishDeadLetter { .. } => "buries a message",
             _ => return,
         };
         self.check_fence(now, process, what);
@@ -180,39 +182,39 @@ impl Ledger {
     }
 
     /// A process is told that a write happened.
-    pub(crate) fn acknowledged(&mut self, process: ProcessId, ticket: Ticket) {
-        if ticket.purpose != Purpose::Heartbeat {
+    pub(crate) fn acknowledged(&mut self, process: ProcessId, request_id: RequestId) {
+        if request_id.purpose != Purpose::Heartbeat {
             return;
         }
-        if let Some(sent) = self.sent.remove(&(process, ticket)) {
+        if let Some(sent) = self.sent.remove(&(process, request_id)) {
             let proof = &mut self.proof[process.index()];
             *proof = (*proof).max(sent);
         }
     }
 
     /// A process asks for a cursor to be written.
-    pub(crate) fn cursor_asked(&mut self, process: ProcessId, ticket: Ticket, chamber: u32) {
-        self.cursor_writes.insert((process, ticket), chamber);
+    pub(crate) fn cursor_asked(&mut self, process: ProcessId, request_id: RequestId, partition: u32) {
+        self.cursor_writes.insert((process, request_id), partition);
     }
 
     /// A process receives the answer to a write.
     pub(crate) fn cursor_answered<T>(
         &mut self,
         process: ProcessId,
-        ticket: Ticket,
+        request_id: RequestId,
         result: Result<T, WriteError>,
     ) {
-        let Some(chamber) = self.cursor_writes.remove(&(process, ticket)) else { return };
+        let Some(partition) = self.cursor_writes.remove(&(process, request_id)) else { return };
         match result {
-            Ok(_) => drop(self.doubtful.remove(&(process, chamber))),
-            Err(WriteError::Unknown) => drop(self.doubtful.insert((process, chamber))),
+            Ok(_) => drop(self.doubtful.remove(&(process, partition))),
+            Err(WriteError::Unknown) => drop(self.doubtful.insert((process, partition))),
             Err(WriteError::Conflict | WriteError::Failed) => {}
         }
     }
 
     /// A process gives up a message that runs, or is shown an old cursor.
-    pub(crate) fn doubt(&mut self, process: ProcessId, chamber: u32) {
-        self.doubtful.insert((process, chamber));
+    pub(crate) fn doubt(&mut self, process: ProcessId, partition: u32) {
+        self.doubtful.insert((process, partition));
     }
 
     /// A process closes its fence.
@@ -228,16 +230,16 @@ impl Ledger {
     /// A process releases its id by itself: no takeover from this incarnation may count a worker crash. The protocol
     /// excepts partitions whose last write has an unknown outcome or whose message was abandoned, and a worker whose fence
     /// is closed when its drain time is over.
-    pub(crate) fn left(&mut self, process: ProcessId, holder: Holder) {
+    pub(crate) fn left(&mut self, process: ProcessId, holder: WorkerIncarnation) {
         let unanswered = self.cursor_writes.range((process, FIRST_TICKET)..);
         let unanswered = unanswered.take_while(|((asking, _), _)| *asking == process);
-        self.doubtful.extend(unanswered.map(|(_, chamber)| (process, *chamber)));
+        self.doubtful.extend(unanswered.map(|(_, partition)| (process, *partition)));
         if self.fenced.contains(&process) {
             return;
         }
-        for (chamber, book) in (0..).zip(&mut self.books) {
-            if book.taken_as == Some(holder) && book.taker == Some(process) {
-                book.left_cleanly = !self.doubtful.contains(&(process, chamber));
+        for (partition, book) in (0..).zip(&mut self.histories) {
+            if book.taken_as == Some(holder) && book.owner == Some(process) {
+                book.left_cleanly = !self.doubtful.contains(&(process, partition));
             }
         }
     }
@@ -259,7 +261,7 @@ impl Ledger {
         self.newest = (map.version, map.epoch.max(epoch));
     }
 
-    /// An emergency may move the chambers of the crashed, and nothing else.
+    /// An emergency may move the partitions of the crashed, and nothing else.
     pub(crate) fn emergency(&mut self, now: Time, before: &AssignmentMap, after: &AssignmentMap) {
         let moved = before.assignments.iter().find(|(name, was)| {
             let is = after.assignments.get(*name).map(|is| is.owner);
@@ -270,18 +272,24 @@ impl Ledger {
         }
     }
 
-    fn book(&mut self, chamber: u32) -> &mut Book {
-        if self.books.len() <= chamber as usize {
-            self.books.resize_with(chamber as usize + 1, Book::default);
+    fn book(&mut self, partition: u32) -> &mut PartitionHistory {
+        if self.histories.len() <= partition as usize {
+            self.histories.resize_with(partition as usize + 1, PartitionHistory::default);
         }
-        &mut self.books[chamber as usize]
+        &mut self.histories[partition as usize]
     }
 
     /// The log has acknowledged a message.
-    pub(crate) fn published(&mut self, chamber: u32, sequence: u64, number: u64, kind: Kind) {
+    pub(crate) fn published(&mut self, partition: u32, sequence: u64, number: u64, kind: MessageKind) {
         self.counts.published += 1;
-        let book = self.book(chamber);
-        let message = Published { number, kind, status: Status::Open, deaths: 0, died_alone: false };
+        let book = self.book(partition);
+        let message = Published {
+            number,
+            kind,
+            status: MessageStatus::Open,
+            worker_crashes: 0,
+            crashed_isolated: false,
+        };
         book.messages.push(message);
         let index = book.messages.len() - 1;
         if let Some(earlier) = book.at.insert(sequence, index) {
@@ -293,11 +301,11 @@ impl Ledger {
     /// Messages are gone by age.
     pub(crate) fn expired(&mut self, gone: &[(u32, u64)]) {
         let epoch = self.log_epoch;
-        for &(chamber, sequence) in gone {
-            // Of a chamber that nobody ever owned nobody can know what it has lost.
-            let Some(message) = self.is_gone(chamber, sequence) else { continue };
-            let book = self.book(chamber);
-            if book.taker.is_some() {
+        for &(partition, sequence) in gone {
+            // Of a partition that nobody ever owned nobody can know what it has lost.
+            let Some(message) = self.is_gone(partition, sequence) else { continue };
+            let book = self.book(partition);
+            if book.owner.is_some() {
                 book.expired.push((epoch, sequence, message));
             }
         }
@@ -307,121 +315,128 @@ impl Ledger {
     pub(crate) fn log_lost(&mut self, stream: u64, gone: &[(u32, u64)]) {
         self.log_epoch += 1;
         self.stream = stream;
-        for &(chamber, sequence) in gone {
-            self.is_gone(chamber, sequence);
+        for &(partition, sequence) in gone {
+            self.is_gone(partition, sequence);
         }
     }
 
     /// Notes that a message is gone from the log. Gives it if nobody had resolved it.
-    fn is_gone(&mut self, chamber: u32, sequence: u64) -> Option<usize> {
-        let book = self.book(chamber);
+    fn is_gone(&mut self, partition: u32, sequence: u64) -> Option<usize> {
+        let book = self.book(partition);
         let message = book.at.remove(&sequence)?;
         let number = book.messages[message].number;
         book.before.insert((sequence, number), message);
-        let unread = book.messages[message].status == Status::Open;
+        let unread = book.messages[message].status == MessageStatus::Open;
         if unread {
-            book.messages[message].status = Status::Gone;
+            book.messages[message].status = MessageStatus::Expired;
             self.counts.gone += 1;
         }
         unread.then_some(message)
     }
 
     /// A worker has reported that messages were gone before it could read them.
-    pub(crate) fn reported_expired(&mut self, chamber: u32, after: u64, before: u64) {
+    pub(crate) fn reported_expired(&mut self, partition: u32, after: u64, before: u64) {
         let epoch = self.log_epoch;
-        self.book(chamber).reported.push((epoch, after, before));
+        self.book(partition).reported.push((epoch, after, before));
     }
 
     /// A worker begins to process a message. `undisturbed` says of whom it may be expected to be alone.
-    pub(crate) fn begins(
+    pub(crate) fn on_processing_started(
         &mut self,
         now: Time,
         process: ProcessId,
-        chamber: u32,
-        work: &Work,
+        partition: u32,
+        work: &ProcessRequest,
         undisturbed: impl Fn(ProcessId) -> bool,
     ) {
         let (number, _) = decode(&work.message.payload);
         let sequence = work.message.sequence;
-        let book = self.book(chamber);
+        let book = self.book(partition);
         let Some(message) = book.message_at(sequence, number) else {
             self.violate(
                 1,
                 now,
-                format!("{process} starts a message of chamber {chamber} that nobody published"),
+                format!("{process} starts a message of partition {partition} that nobody published"),
             );
             return;
         };
-        let alone = self.alone.get(&process).copied().filter(|alone| *alone != chamber);
+        let alone = self.isolated.get(&process).copied().filter(|alone| *alone != partition);
         if let Some(alone) = alone {
-            self.violate(7, now, format!("{process} starts chamber {chamber} while {alone} runs alone"));
+            self.violate(7, now, format!("{process} starts partition {partition} while {alone} runs alone"));
         }
-        let book = self.book(chamber);
+        let book = self.book(partition);
         let beside = book.running.iter().map(|(other, _)| *other).find(|other| *other != process);
-        let deaths = book.messages[message].deaths;
+        let deaths = book.messages[message].worker_crashes;
         book.running.push((process, message));
-        if deaths > ATTEMPTS {
-            let what = format!("message {number} of chamber {chamber} starts again after {deaths} deaths");
+        if deaths > MAX_ATTEMPTS {
+            let what =
+                format!("message {number} of partition {partition} starts again after {deaths} deaths");
             self.violate(7, now, what);
         }
         if let Some(other) = beside.filter(|&other| undisturbed(other) && undisturbed(process)) {
-            self.violate(9, now, format!("{process} and {other} both process chamber {chamber}"));
+            self.violate(9, now, format!("{process} and {other} both process partition {partition}"));
         }
     }
 
-    /// A worker does not process the chamber's message any more.
-    pub(crate) fn ends(&mut self, process: ProcessId, chamber: u32) {
-        self.book(chamber).running.retain(|(running, _)| *running != process);
+    /// A worker does not process the partition's message any more.
+    pub(crate) fn on_processing_ended(&mut self, process: ProcessId, partition: u32) {
+        self.book(partition).running.retain(|(running, _)| *running != process);
     }
 
-    /// A worker died while it processed the chamber's message.
-    pub(crate) fn dies(&mut self, process: ProcessId, chamber: u32) {
-        let book = self.book(chamber);
+    /// A worker died while it processed the partition's message.
+    pub(crate) fn on_worker_crash(&mut self, process: ProcessId, partition: u32) {
+        let book = self.book(partition);
         for (_, message) in book.running.extract_if(.., |(running, _)| *running == process) {
-            book.messages[message].deaths += 1;
+            book.messages[message].worker_crashes += 1;
         }
     }
 
     /// Every cursor is gone, and with it what it said about running alone.
     pub(crate) fn cursors_lost(&mut self) {
-        self.alone.clear();
+        self.isolated.clear();
     }
 
     /// Results have reached the store.
     pub(crate) fn rows(&mut self, now: Time, results: &Results, store: &Store, sum: u64) {
-        let Results { chamber, position, take, number, .. } = *results;
-        let book = self.book(chamber);
+        let Results { partition, position, take, number, .. } = *results;
+        let book = self.book(partition);
         if let Some(message) = book.message_at(position.sequence, number) {
             let written =
-                Written { message, counts: results.counts, chain: results.history.chain, visible: sum };
+                WrittenRows { message, counts: results.counts, chain: results.history.chain, visible: sum };
             book.written.insert((position, take), written);
         }
         // A late write must not change what a reader sees of a message that is committed.
         if let Some(&(number, expected)) = book.visible.get(&position) {
-            let seen = store.visible(chamber, position, number);
+            let seen = store.visible(partition, position, number);
             if seen != expected {
-                let what = format!("a late write changed the rows of message {number} of chamber {chamber}");
+                let what =
+                    format!("a late write changed the rows of message {number} of partition {partition}");
                 self.violate(4, now, what);
             }
         }
     }
 
     /// A dead letter was published.
-    pub(crate) fn buried(&mut self, now: Time, chamber: u32, work: &Work) {
+    pub(crate) fn on_dead_letter(&mut self, now: Time, partition: u32, work: &ProcessRequest) {
         let (number, kind) = decode(&work.message.payload);
-        let book = self.book(chamber);
+        let book = self.book(partition);
         let Some(message) = book.message_at(work.message.sequence, number) else { return };
-        let again = book.messages[message].status == Status::Again;
-        let letters = book.letters.entry(message).or_default();
+        let again = book.messages[message].status == MessageStatus::Reopened;
+        let letters = book.dead_letters.entry(message).or_default();
         *letters += 1;
         let letters = *letters;
-        let died_alone = book.messages[message].died_alone;
+        let died_alone = book.messages[message].crashed_isolated;
         self.counts.dead_lettered += u64::from(!again);
         if letters > 1 {
-            self.violate(6, now, format!("message {number} of chamber {chamber} has {letters} dead letters"));
+            self.violate(
+                6,
+                now,
+                format!("message {number} of partition {partition} has {letters} dead letters"),
+            );
         }
-        if kind == Kind::Good && !died_alone {
-            let what = format!("message {number} of chamber {chamber} was condemned and has done nothing");
+        if kind == MessageKind::Good && !died_alone {
+            let what =
+                format!("message {number} of partition {partition} was condemned and has done nothing");
             self.violate(7, now, what);
         }
     }
@@ -431,58 +446,62 @@ impl Ledger {
         &mut self,
         now: Time,
         process: ProcessId,
-        chamber: u32,
+        partition: u32,
         was: Option<&Cursor>,
         is: &Cursor,
         store: &Store,
     ) {
-        if !is.solo {
-            self.alone.retain(|_, alone| *alone != chamber);
+        if !is.isolated {
+            self.isolated.retain(|_, alone| *alone != partition);
         }
-        if is.released && self.book(chamber).running.iter().any(|(running, _)| *running == process) {
-            self.violate(9, now, format!("{process} releases chamber {chamber} while its message runs"));
+        if is.released && self.book(partition).running.iter().any(|(running, _)| *running == process) {
+            self.violate(9, now, format!("{process} releases partition {partition} while its message runs"));
         }
         match was {
-            None => self.cursor_made(now, process, chamber, is),
-            Some(was) if is.take != was.take => self.taken(now, process, chamber, was, is),
+            None => self.cursor_made(now, process, partition, is),
+            Some(was) if is.fencing_token != was.fencing_token => {
+                self.taken(now, process, partition, was, is)
+            }
             Some(was) if is.position != was.position => {
-                self.advanced(now, process, chamber, was, is, store);
+                self.advanced(now, process, partition, was, is, store);
             }
             Some(was) => {
-                if is.solo && !was.solo {
-                    self.solo(now, process, chamber);
+                if is.isolated && !was.isolated {
+                    self.check_isolation(now, process, partition);
                 }
             }
         }
     }
 
     /// A message is about to run alone: nothing else may run on its worker.
-    fn solo(&mut self, now: Time, process: ProcessId, chamber: u32) {
-        let beside =
-            self.books.iter().position(|book| book.running.iter().any(|(running, _)| *running == process));
+    fn check_isolation(&mut self, now: Time, process: ProcessId, partition: u32) {
+        let beside = self
+            .histories
+            .iter()
+            .position(|book| book.running.iter().any(|(running, _)| *running == process));
         if let Some(beside) = beside {
             self.violate(
                 7,
                 now,
-                format!("chamber {chamber} runs alone on {process}, beside chamber {beside}"),
+                format!("partition {partition} runs alone on {process}, beside partition {beside}"),
             );
         }
-        self.alone.insert(process, chamber);
+        self.isolated.insert(process, partition);
     }
 
     /// A cursor that was not there: it may go back, it may not skip.
-    fn cursor_made(&mut self, now: Time, process: ProcessId, chamber: u32, is: &Cursor) {
+    fn cursor_made(&mut self, now: Time, process: ProcessId, partition: u32, is: &Cursor) {
         let (epoch, stream) = (self.log_epoch, self.stream);
-        let book = self.book(chamber);
+        let book = self.book(partition);
         // If the log does not hold what the cursor begins after, it may be found to be another one.
         let here = book.at.get(&is.position.sequence).map(|&message| book.messages[message].number);
         let vouched =
-            is.position.sequence == 0 || here.is_some_and(|number| *context_name(number) == *is.context);
-        let known_log = stream == 0 || is.stream == stream;
+            is.position.sequence == 0 || here.is_some_and(|number| *context_name(number) == *is.message_id);
+        let known_log = stream == 0 || is.log_id == stream;
         let epoch = if vouched && known_log { epoch } else { u64::MAX };
-        (book.take, book.taker, book.epoch) = (is.take, Some(process), epoch);
-        (book.taken_as, book.left_cleanly) = (Some(is.holder), false);
-        let kept = match is.base {
+        (book.fencing_token, book.owner, book.epoch) = (is.fencing_token, Some(process), epoch);
+        (book.taken_as, book.left_cleanly) = (Some(is.owner), false);
+        let kept = match is.state_position {
             Some(base) => book.committed.iter().position(|(position, _)| *position == base).map(|at| at + 1),
             None => Some(0),
         };
@@ -490,64 +509,69 @@ impl Ledger {
             self.violate(
                 5,
                 now,
-                format!("the cursor of chamber {chamber} begins at what was never committed"),
+                format!("the cursor of partition {partition} begins at what was never committed"),
             );
             return;
         };
         book.committed.truncate(kept);
-        if is.base.is_none() {
+        if is.state_position.is_none() {
             // Nothing is left that could tell what was there before.
             book.expired.clear();
         }
         // What is repeated is written anew, under new positions.
-        let Book { committed, visible, .. } = book;
+        let PartitionHistory { committed, visible, .. } = book;
         visible.retain(|position, _| committed.iter().any(|(known, _)| known == position));
-        self.reopen(chamber, is.position.sequence);
+        self.reopen(partition, is.position.sequence);
         if vouched {
-            self.check_skipped(now, chamber, 0, is.position.sequence + 1);
+            self.check_skipped(now, partition, 0, is.position.sequence + 1);
         }
     }
 
     /// What the log still holds after a position is read again: what was committed then commits without effect.
-    fn reopen(&mut self, chamber: u32, after: u64) {
-        let book = self.book(chamber);
+    fn reopen(&mut self, partition: u32, after: u64) {
+        let book = self.book(partition);
         for (_, &message) in book.at.range(after + 1..) {
             let known = &mut book.messages[message];
-            if matches!(known.status, Status::Committed | Status::Dead) {
-                known.status = Status::Again;
+            if matches!(known.status, MessageStatus::Committed | MessageStatus::Dead) {
+                known.status = MessageStatus::Reopened;
             }
-            known.deaths = 0;
-            book.letters.remove(&message);
+            known.worker_crashes = 0;
+            book.dead_letters.remove(&message);
         }
     }
 
-    fn taken(&mut self, now: Time, process: ProcessId, chamber: u32, was: &Cursor, is: &Cursor) {
+    fn taken(&mut self, now: Time, process: ProcessId, partition: u32, was: &Cursor, is: &Cursor) {
         let (epoch, stream) = (self.log_epoch, self.stream);
-        let book = self.book(chamber);
-        if let (true, Some(left)) = (is.deaths > was.deaths && book.left_cleanly, book.taker) {
-            let what =
-                format!("{process} counts the clean leave of {left} as a worker crash of chamber {chamber}");
+        let book = self.book(partition);
+        if let (true, Some(left)) = (is.worker_crashes > was.worker_crashes && book.left_cleanly, book.owner)
+        {
+            let what = format!(
+                "{process} counts the clean leave of {left} as a worker crash of partition {partition}"
+            );
             self.violate(21, now, what);
         }
-        let book = self.book(chamber);
-        (book.take, book.taker) = (is.take, Some(process));
-        (book.taken_as, book.left_cleanly) = (Some(is.holder), false);
-        if let (true, true, Some(judged)) = (was.solo, is.dead.is_some(), is.judged)
+        let book = self.book(partition);
+        (book.fencing_token, book.owner) = (is.fencing_token, Some(process));
+        (book.taken_as, book.left_cleanly) = (Some(is.owner), false);
+        if let (true, true, Some(judged)) =
+            (was.isolated, is.dead_letter_reason.is_some(), is.counted_sequence)
             && let Some(&message) = book.at.get(&judged)
         {
-            book.messages[message].died_alone = true;
+            book.messages[message].crashed_isolated = true;
         }
         if is.position == was.position {
             return;
         }
         let replaced = book.epoch != epoch && is.position.sequence == 0;
         // Whoever has heard only of a log before this one has this one still to find.
-        book.epoch = if stream == 0 || is.stream == stream { epoch } else { epoch - 1 };
+        book.epoch = if stream == 0 || is.log_id == stream { epoch } else { epoch - 1 };
         if replaced {
-            self.reopen(chamber, 0);
+            self.reopen(partition, 0);
         } else {
-            let what =
-                format!("the cursor of chamber {chamber} went from {:?} to {:?}", was.position, is.position);
+            let what = format!(
+                "the cursor of partition {partition} went from {:?} to {:?}",
+                was.position, is.position
+            );
             self.violate(1, now, what);
         }
     }
@@ -556,17 +580,17 @@ impl Ledger {
         &mut self,
         now: Time,
         process: ProcessId,
-        chamber: u32,
+        partition: u32,
         was: &Cursor,
         is: &Cursor,
         store: &Store,
     ) {
-        let book = self.book(chamber);
-        if book.take != is.take || book.taker != Some(process) {
-            let (take, taker) = (book.take, book.taker);
+        let book = self.book(partition);
+        if book.fencing_token != is.fencing_token || book.owner != Some(process) {
+            let (take, taker) = (book.fencing_token, book.owner);
             let what = format!(
-                "{process} commits chamber {chamber} by take {}; take {take} is {taker:?}'s",
-                is.take
+                "{process} commits partition {partition} by take {}; take {take} is {taker:?}'s",
+                is.fencing_token
             );
             self.violate(3, now, what);
         }
@@ -574,87 +598,91 @@ impl Ledger {
             self.violate(
                 1,
                 now,
-                format!("the cursor of chamber {chamber} changed its generation by a commit"),
+                format!("the cursor of partition {partition} changed its generation by a commit"),
             );
         }
-        let stream_holds_it = self.book(chamber).epoch == self.log_epoch;
+        let stream_holds_it = self.book(partition).epoch == self.log_epoch;
         if stream_holds_it {
-            self.check_skipped(now, chamber, was.position.sequence + 1, is.position.sequence);
+            self.check_skipped(now, partition, was.position.sequence + 1, is.position.sequence);
         }
         let number =
-            is.context.strip_prefix("run-").and_then(|number| number.parse().ok()).unwrap_or(u64::MAX);
-        let Some(message) = self.book(chamber).message_at(is.position.sequence, number) else {
+            is.message_id.strip_prefix("run-").and_then(|number| number.parse().ok()).unwrap_or(u64::MAX);
+        let Some(message) = self.book(partition).message_at(is.position.sequence, number) else {
             self.violate(
                 1,
                 now,
-                format!("chamber {chamber} commits message {number}, which nobody published"),
+                format!("partition {partition} commits message {number}, which nobody published"),
             );
             return;
         };
-        if was.clone().judging(is.position.sequence).dead.is_some() {
-            self.laid_to_rest(now, chamber, message, is.position);
+        if was.clone().counting_for(is.position.sequence).dead_letter_reason.is_some() {
+            self.check_dead_letter_passed(now, partition, message, is.position);
         } else {
-            self.committed(now, chamber, message, is, store);
+            self.committed(now, partition, message, is, store);
         }
     }
 
     /// No unresolved message may lie between two positions of a cursor.
-    fn check_skipped(&mut self, now: Time, chamber: u32, from: u64, until: u64) {
-        let book = self.book(chamber);
+    fn check_skipped(&mut self, now: Time, partition: u32, from: u64, until: u64) {
+        let book = self.book(partition);
         let skipped = book
             .at
             .range(from..until.max(from))
-            .find(|(_, message)| book.messages[**message].status == Status::Open)
+            .find(|(_, message)| book.messages[**message].status == MessageStatus::Open)
             .map(|(sequence, _)| *sequence);
         if let Some(sequence) = skipped {
             self.counts.order_violations += 1;
-            self.violate(1, now, format!("the cursor of chamber {chamber} skips sequence {sequence}"));
+            self.violate(1, now, format!("the cursor of partition {partition} skips sequence {sequence}"));
         }
     }
 
     /// A condemned message is passed: its letter must be there.
-    fn laid_to_rest(&mut self, now: Time, chamber: u32, message: usize, position: Position) {
-        let book = self.book(chamber);
+    fn check_dead_letter_passed(&mut self, now: Time, partition: u32, message: usize, position: Position) {
+        let book = self.book(partition);
         let history = book.history();
         book.committed.push((position, history));
         let published = &mut book.messages[message];
         let (number, status) = (published.number, published.status);
-        published.status = Status::Dead;
-        let has_letter = book.letters.contains_key(&message);
-        if status == Status::Committed {
-            self.violate(6, now, format!("message {number} of chamber {chamber} is committed and dead"));
+        published.status = MessageStatus::Dead;
+        let has_letter = book.dead_letters.contains_key(&message);
+        if status == MessageStatus::Committed {
+            self.violate(6, now, format!("message {number} of partition {partition} is committed and dead"));
         }
         if !has_letter {
             self.violate(
                 1,
                 now,
-                format!("message {number} of chamber {chamber} is passed without a dead letter"),
+                format!("message {number} of partition {partition} is passed without a dead letter"),
             );
         }
     }
 
-    fn committed(&mut self, now: Time, chamber: u32, message: usize, is: &Cursor, store: &Store) {
-        let book = self.book(chamber);
+    fn committed(&mut self, now: Time, partition: u32, message: usize, is: &Cursor, store: &Store) {
+        let book = self.book(partition);
         let published = &mut book.messages[message];
         let (number, status) = (published.number, published.status);
-        published.status = Status::Committed;
-        let letters = book.letters.contains_key(&message);
+        published.status = MessageStatus::Committed;
+        let letters = book.dead_letters.contains_key(&message);
         let before = book.history();
         let repeated = before.knows(number);
         let after = if repeated { before } else { before.with(number) };
-        let written = book.written.get(&(is.position, is.take)).cloned();
+        let written = book.written.get(&(is.position, is.fencing_token)).cloned();
         book.committed.push((is.position, after.clone()));
-        let which = format!("message {number} of chamber {chamber}");
-        self.counts.committed += u64::from(status != Status::Again);
-        if status == Status::Committed {
+        let which = format!("message {number} of partition {partition}");
+        self.counts.committed += u64::from(status != MessageStatus::Reopened);
+        if status == MessageStatus::Committed {
             self.counts.double_committed += 1;
             self.violate(2, now, format!("{which} is committed twice"));
         }
-        if letters || status == Status::Dead {
+        if letters || status == MessageStatus::Dead {
             self.violate(6, now, format!("{which} is committed, and has a dead letter"));
         }
         let Some(written) = written.filter(|written| written.message == message) else {
-            self.violate(4, now, format!("{which} is committed by take {} without its rows", is.take));
+            self.violate(
+                4,
+                now,
+                format!("{which} is committed by take {} without its rows", is.fencing_token),
+            );
             return;
         };
         if written.counts == repeated || written.chain != after.chain {
@@ -663,48 +691,53 @@ impl Ledger {
         if !written.counts {
             return;
         }
-        if store.visible(chamber, is.position, number) != written.visible {
-            self.violate(4, now, format!("the rows of {which} are not those of take {}", is.take));
+        if store.visible(partition, is.position, number) != written.visible {
+            self.violate(4, now, format!("the rows of {which} are not those of take {}", is.fencing_token));
         }
         // After a lost cursor a message may be repeated while an attempt at a later one has left its alarm: that is put
         // right when the later one is repeated.
-        let later = status == Status::Again && store.alarm(chamber).is_some_and(|(said, _)| said > number);
-        if !later && store.alarm(chamber) != Some((number, is.take)) {
-            let alarm = store.alarm(chamber);
-            self.violate(4, now, format!("the alarm of {which} is {alarm:?}, not that of take {}", is.take));
+        let later = status == MessageStatus::Reopened
+            && store.alarm(partition).is_some_and(|(said, _)| said > number);
+        if !later && store.alarm(partition) != Some((number, is.fencing_token)) {
+            let alarm = store.alarm(partition);
+            self.violate(
+                4,
+                now,
+                format!("the alarm of {which} is {alarm:?}, not that of take {}", is.fencing_token),
+            );
         }
-        let book = self.book(chamber);
+        let book = self.book(partition);
         book.visible.insert(is.position, (number, written.visible));
     }
 
-    /// How many messages of these chambers are still to be resolved.
-    pub(crate) fn unresolved(&self, chambers: &[u32]) -> usize {
-        let books = chambers.iter().filter_map(|&chamber| self.books.get(chamber as usize));
-        let open = |book: &Book| {
-            book.at.values().filter(|&&message| book.messages[message].status == Status::Open).count()
+    /// How many messages of these partitions are still to be resolved.
+    pub(crate) fn unresolved(&self, partitions: &[u32]) -> usize {
+        let books = partitions.iter().filter_map(|&partition| self.histories.get(partition as usize));
+        let open = |book: &PartitionHistory| {
+            book.at.values().filter(|&&message| book.messages[message].status == MessageStatus::Open).count()
         };
         books.map(open).sum()
     }
 
     /// Whether a message that kills its worker or takes for ever is still to be resolved.
     pub(crate) fn has_harmful_messages(&self) -> bool {
-        self.books.iter().any(|book| {
+        self.histories.iter().any(|book| {
             let open = book.at.values().map(|&message| &book.messages[message]);
-            open.filter(|message| matches!(message.status, Status::Open | Status::Again))
-                .any(|message| matches!(message.kind, Kind::Killer | Kind::Endless))
+            open.filter(|message| matches!(message.status, MessageStatus::Open | MessageStatus::Reopened))
+                .any(|message| matches!(message.kind, MessageKind::CrashesWorker | MessageKind::NeverEnds))
         })
     }
 
     /// Counts what nobody has resolved although it is still there, and what went unreported.
-    pub(crate) fn close(&mut self, now: Time, owned: impl Fn(usize) -> bool) {
+    pub(crate) fn finish(&mut self, now: Time, owned: impl Fn(usize) -> bool) {
         let mut found = Vec::new();
-        for (chamber, book) in self.books.iter().enumerate() {
+        for (partition, book) in self.histories.iter().enumerate() {
             for (sequence, message) in &book.at {
                 let message = &book.messages[*message];
-                if message.status == Status::Open {
+                if message.status == MessageStatus::Open {
                     self.counts.lost += 1;
                     let (number, kind) = (message.number, message.kind);
-                    found.push((16, format!("message {number} ({kind:?}, sequence {sequence}) of chamber {chamber} is unresolved")));
+                    found.push((16, format!("message {number} ({kind:?}, sequence {sequence}) of partition {partition} is unresolved")));
                 }
             }
             for &(epoch, sequence, message) in &book.expired {
@@ -712,11 +745,11 @@ impl Ledger {
                     in_epoch == epoch && (after + 1..before).contains(&sequence)
                 };
                 let counted = book.reported.iter().any(|report| covers(&report));
-                let lost = book.messages[message].status == Status::Gone;
-                if lost && !counted && epoch == self.log_epoch && owned(chamber) {
+                let lost = book.messages[message].status == MessageStatus::Expired;
+                if lost && !counted && epoch == self.log_epoch && owned(partition) {
                     found.push((
                         17,
-                        format!("sequence {sequence} of chamber {chamber} is gone by age, uncounted"),
+                        format!("sequence {sequence} of partition {partition} is gone by age, uncounted"),
                     ));
                 }
             }

@@ -10,44 +10,44 @@ use crate::core::types::Time;
 
 /// How long a message has waited for what is no fault of its own. Clones are the same count.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Patience(Arc<Mutex<Waits>>);
+pub(super) struct WaitTime(Arc<Mutex<WaitTotals>>);
 
 #[derive(Debug, Default)]
-struct Waits {
+struct WaitTotals {
     /// Waits that are over.
-    over: Duration,
+    finished: Duration,
     /// How many are not, and since when there was one.
-    open: u32,
+    active: u32,
     since: Option<Time>,
 }
 
-impl Waits {
+impl WaitTotals {
     fn begin(&mut self, now: Time) {
-        self.open += 1;
+        self.active += 1;
         self.since.get_or_insert(now);
     }
 
     fn end(&mut self, now: Time) {
-        self.open -= 1;
-        if let Some(since) = self.since.take_if(|_| self.open == 0) {
-            self.over += now.saturating_sub(since);
+        self.active -= 1;
+        if let Some(since) = self.since.take_if(|_| self.active == 0) {
+            self.finished += now.saturating_sub(since);
         }
     }
 
     fn waited(&self, now: Time) -> Duration {
-        self.over + self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
+        self.finished + self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 }
 
-impl Patience {
+impl WaitTime {
     /// Waits without counting.
     pub(super) async fn wait<T>(&self, work: impl Future<Output = T>) -> T {
-        let _open = Open::begin(self);
+        let _open = WaitGuard::begin(self);
         work.await
     }
 
     /// Gives `work` that much time, besides what it waits. None if it takes longer.
-    pub(super) async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn timeout<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         let began = clock::now();
         loop {
@@ -64,22 +64,22 @@ impl Patience {
         self.with(|waits| waits.waited(clock::now()))
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Waits) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut WaitTotals) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// A wait that ends when this is dropped, whatever becomes of it.
-struct Open<'a>(&'a Patience);
+struct WaitGuard<'a>(&'a WaitTime);
 
-impl<'a> Open<'a> {
-    fn begin(patience: &'a Patience) -> Self {
+impl<'a> WaitGuard<'a> {
+    fn begin(patience: &'a WaitTime) -> Self {
         patience.with(|waits| waits.begin(clock::now()));
         Self(patience)
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.with(|waits| waits.end(clock::now()));
     }
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn waits_at_once_count_once_and_an_open_one_counts_until_now() {
         let (start, s) = (Time::ZERO, Duration::from_secs);
-        let mut waits = Waits::default();
+        let mut waits = WaitTotals::default();
         waits.begin(start + s(1));
         waits.begin(start + s(2));
         assert_eq!(waits.waited(start + s(4)), s(3));
@@ -105,10 +105,10 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_only_waits_is_never_out_of_time_and_work_that_works_is() {
-        let patience = Patience::default();
+        let patience = WaitTime::default();
         let ms = Duration::from_millis;
         let waiting = patience.wait(tokio::time::sleep(ms(60)));
-        assert_eq!(patience.within(ms(5), waiting).await, Some(()));
-        assert_eq!(patience.within(ms(5), std::future::pending::<()>()).await, None);
+        assert_eq!(patience.timeout(ms(5), waiting).await, Some(()));
+        assert_eq!(patience.timeout(ms(5), std::future::pending::<()>()).await, None);
     }
 }

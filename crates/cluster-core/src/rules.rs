@@ -5,11 +5,11 @@
 
 /// A rule of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Guard {
+pub enum ProtocolRule {
     /// The fence counts from the sending of a heartbeat, not from its answer.
     FenceFromSending,
     /// Only heartbeats count for the fence, no other write.
-    HeartbeatAlone,
+    OnlyHeartbeatsProve,
     /// The fence is left by heartbeat, claim and map, in this order.
     FenceExitOrder,
     /// Silence is counted only while one's own heartbeat comes back.
@@ -17,63 +17,63 @@ pub enum Guard {
     /// Free ids that the map names are taken first.
     MapIdsFirst,
     /// The graces of the last leader are inherited.
-    InheritedGraces,
+    InheritGracePeriods,
     /// Every worker times heartbeats itself, so a new leader knows who has been silent.
-    OwnTimers,
+    EveryWorkerTimes,
     /// Whoever was never heard is missing, not crashed.
     MissingIsNotCrashed,
     /// A retained value is no sign of life.
-    RetainedIsNoLife,
+    RetainedIsNotAlive,
     /// A map that an emergency left unbalanced is evened out.
-    EveningOut,
+    RebalanceAfterEmergency,
     /// A new version is above every version anybody has seen.
     VersionAboveAll,
     /// A new leader touches the map before it calculates.
-    TouchFirst,
+    ClaimMapFirst,
     /// Cursors are taken anew after the fence.
-    RetakeAfterFence,
+    NewTokenAfterFence,
     /// A cursor is taken before the first message.
-    TakeFirst,
+    TakeOverFirst,
     /// A partition that was lost and regained is taken anew.
-    RetakeAfterRegain,
+    NewTokenAfterReassignment,
     /// A gainer waits until the holder reports exactly its version.
     ExactVersion,
     /// The chart state is read at exactly the committed position, with the history it lists.
     StateAtCommitted,
     /// A lower take never replaces a higher one.
-    HigherTakeWins,
+    HigherTokenWins,
     /// Stamps grow although the clock of the broker steps back.
-    StampKept,
+    MonotonicTimestamps,
     /// Readers follow only the take that the contexts name.
-    TakeThatCounts,
+    ReadersFollowToken,
     /// What is remembered is dropped at every take and every refused or unanswered swap.
     CacheDropped,
     /// A swap without an answer is settled before anything else.
-    SettleFirst,
+    VerifyUnknownFirst,
     /// A take from the dead counts against the message.
-    DeathsCount,
+    CrashesCount,
     /// Nothing is condemned for deaths before it ran alone.
-    SoloFirst,
+    IsolateFirst,
     /// A death sentence is swapped into the cursor before it is published.
-    DeadFirst,
-    /// The id of a notification names tool, chamber and context.
+    RecordDeadLetterFirst,
+    /// The id of a notification names tool, partition and context.
     MessageIds,
     /// The log is read from the cursor's own sequence.
     ReadFromCursor,
     /// Positions and dead letters carry the generation.
     Generations,
     /// A cursor made anew starts at the predecessor of the newest chart state, above everything stored.
-    OriginFromStore,
+    RecoverFromStore,
     /// The identity of the log is read after the cursor.
-    IdentityAfterCursor,
+    LogIdAfterCursor,
     /// The holder reads its cursor at each map and sweep.
-    HolderReadsCursor,
+    OwnerRereadsCursor,
     /// A dead letter leaves the unchanged chart state at its position.
-    DeadWritesState,
+    DeadLetterWritesState,
     /// Ids and leases are given back by compare-and-swap.
-    ReleaseBySwap,
+    ReleaseByCas,
     /// The id is given back last.
-    IdLast,
+    ReleaseIdLast,
     /// The leader reads the claim, then the heartbeat, then frees exactly that claim.
     ReadBeforeFree,
     /// A standby counts as ready.
@@ -81,52 +81,52 @@ pub enum Guard {
     /// Claims do not expire after seconds.
     NoShortTtl,
     /// The grace of a leaver counts from its own farewell.
-    GracePerId,
+    GracePeriodPerId,
     /// A worker that leaves marks its cursors as released.
     ReleasedOnLeave,
 }
 
-impl Guard {
+impl ProtocolRule {
     /// Every rule that can be taken out.
     pub const ALL: [Self; 39] = [
         Self::FenceFromSending,
-        Self::HeartbeatAlone,
+        Self::OnlyHeartbeatsProve,
         Self::FenceExitOrder,
         Self::HealthyClock,
         Self::MapIdsFirst,
-        Self::InheritedGraces,
-        Self::OwnTimers,
+        Self::InheritGracePeriods,
+        Self::EveryWorkerTimes,
         Self::MissingIsNotCrashed,
-        Self::RetainedIsNoLife,
-        Self::EveningOut,
+        Self::RetainedIsNotAlive,
+        Self::RebalanceAfterEmergency,
         Self::VersionAboveAll,
-        Self::TouchFirst,
-        Self::RetakeAfterFence,
-        Self::TakeFirst,
-        Self::RetakeAfterRegain,
+        Self::ClaimMapFirst,
+        Self::NewTokenAfterFence,
+        Self::TakeOverFirst,
+        Self::NewTokenAfterReassignment,
         Self::ExactVersion,
         Self::StateAtCommitted,
-        Self::HigherTakeWins,
-        Self::StampKept,
-        Self::TakeThatCounts,
+        Self::HigherTokenWins,
+        Self::MonotonicTimestamps,
+        Self::ReadersFollowToken,
         Self::CacheDropped,
-        Self::SettleFirst,
-        Self::DeathsCount,
-        Self::SoloFirst,
-        Self::DeadFirst,
+        Self::VerifyUnknownFirst,
+        Self::CrashesCount,
+        Self::IsolateFirst,
+        Self::RecordDeadLetterFirst,
         Self::MessageIds,
         Self::ReadFromCursor,
         Self::Generations,
-        Self::OriginFromStore,
-        Self::IdentityAfterCursor,
-        Self::HolderReadsCursor,
-        Self::DeadWritesState,
-        Self::ReleaseBySwap,
-        Self::IdLast,
+        Self::RecoverFromStore,
+        Self::LogIdAfterCursor,
+        Self::OwnerRereadsCursor,
+        Self::DeadLetterWritesState,
+        Self::ReleaseByCas,
+        Self::ReleaseIdLast,
         Self::ReadBeforeFree,
         Self::StandbyIsReady,
         Self::NoShortTtl,
-        Self::GracePerId,
+        Self::GracePeriodPerId,
         Self::ReleasedOnLeave,
     ];
 }

@@ -8,13 +8,13 @@ use super::types::{AssignmentMap, Version, WorkerId};
 
 /// What a map gave and took.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct AssignmentChange {
     pub(super) added: Vec<Arc<str>>,
     pub(super) removed: Vec<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Holdings {
+pub(super) struct OwnAssignment {
     owned: BTreeSet<Arc<str>>,
     /// The newest map followed so far.
     version: Version,
@@ -22,7 +22,7 @@ pub(super) struct Holdings {
     applied: Version,
 }
 
-impl Holdings {
+impl OwnAssignment {
     pub(super) fn applied(&self) -> Version {
         self.applied
     }
@@ -33,12 +33,12 @@ impl Holdings {
 
     /// Follows a map: says what was gained and lost, if it is a new one. Where nothing was lost and nothing earlier is
     /// still being let go of, the map is applied at once.
-    pub(super) fn follow(
+    pub(super) fn apply_map(
         &mut self,
         me: WorkerId,
         map: &AssignmentMap,
         out: &mut Vec<Effect>,
-    ) -> Option<Change> {
+    ) -> Option<AssignmentChange> {
         if self.version == map.version {
             return None;
         }
@@ -49,7 +49,7 @@ impl Holdings {
         if settled && removed.is_empty() {
             self.applied = map.version;
         }
-        Some(Change { added, removed })
+        Some(AssignmentChange { added, removed })
     }
 
     /// Gives everything up: the id is lost.
@@ -75,7 +75,7 @@ impl Holdings {
     }
 
     /// What a map took away has been let go of. Says whether that is news.
-    pub(super) fn let_go(&mut self, version: Version) -> bool {
+    pub(super) fn mark_released(&mut self, version: Version) -> bool {
         let news = version > self.applied && version <= self.version;
         if news {
             self.applied = version;
@@ -84,7 +84,7 @@ impl Holdings {
     }
 
     /// Everything that any map took away has been let go of. Says whether that is news.
-    pub(super) fn let_go_of_everything(&mut self) -> bool {
-        self.let_go(self.version)
+    pub(super) fn mark_all_released(&mut self) -> bool {
+        self.mark_released(self.version)
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::broker::Broker;
+use super::backend_client::BackendClient;
 use super::problem::Problem;
 use crate::backend::{self, Error, LeaseEvent, WatchEvent};
-use crate::codec::{Bucket, PartsWanted, Stored, key_at};
+use crate::codec::{Bucket, Decoded, PartManifest, parse_key};
 use crate::core::Event;
 use crate::core::types::{Entry, Key};
 
@@ -18,7 +18,7 @@ use crate::core::types::{Entry, Key};
 pub(super) const WATCHED: [Bucket; 4] =
     [Bucket::StableIds, Bucket::Heartbeats, Bucket::Assignments, Bucket::Election];
 /// How long to wait before a watch is begun again, or a part of a map is asked for again.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// What reaches the event loop.
 pub(super) enum Signal {
@@ -32,15 +32,15 @@ pub(super) enum Signal {
     Replaced(Bucket),
 }
 
-pub(super) struct Watching {
-    pub(super) broker: Arc<Broker>,
+pub(super) struct WatchTask {
+    pub(super) broker: Arc<BackendClient>,
     pub(super) bucket: Bucket,
     pub(super) signals: UnboundedSender<Signal>,
     /// The newest revision of the map that was told: a later one ends the search for the parts of an earlier one.
     pub(super) newest_map: Arc<AtomicU64>,
 }
 
-impl Watching {
+impl WatchTask {
     /// Goes on until nobody listens.
     pub(super) async fn run(self) {
         while !self.signals.is_closed() {
@@ -51,14 +51,14 @@ impl Watching {
             if let Err(error) = ended {
                 self.broker.hooks.report(Problem::Backend(error));
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
     async fn follow_election(&self) -> Result<(), Error> {
         let election = &self.broker.election;
         let watch = election.watch().await;
-        if watch.is_err() && election.grantor_is_apart() {
+        if watch.is_err() && election.has_external_agent() {
             // Ids and partitions are the broker's matter: whoever grants leases may be away meanwhile.
             self.signal(Signal::Current(Bucket::Election));
         }
@@ -93,9 +93,9 @@ impl Watching {
         let mut retained = true;
         while let Some(event) = watch.next().await {
             match event {
-                WatchEvent::Put(entry) => self.told(&entry, retained).await,
+                WatchEvent::Put(entry) => self.on_entry(&entry, retained).await,
                 WatchEvent::Delete { key, .. } => {
-                    if let Some(key) = key_at(bucket, &key) {
+                    if let Some(key) = parse_key(bucket, &key) {
                         self.signal(Signal::Event(Event::Watched { key, entry: None, retained }));
                     }
                 }
@@ -112,19 +112,19 @@ impl Watching {
         Ok(())
     }
 
-    async fn told(&self, entry: &backend::Entry, retained: bool) {
-        let Some(key) = key_at(self.bucket, &entry.key) else { return };
+    async fn on_entry(&self, entry: &backend::Entry, retained: bool) {
+        let Some(key) = parse_key(self.bucket, &entry.key) else { return };
         if key == Key::Map {
             self.newest_map.fetch_max(entry.revision.0, Ordering::Relaxed);
         }
         match self.broker.codec.decode(&key, &entry.value) {
-            Ok(Stored::Value(value)) => {
+            Ok(Decoded::Value(value)) => {
                 let entry = Some(self.broker.entry(value, entry));
                 self.signal(Signal::Event(Event::Watched { key, entry, retained }));
             }
-            Ok(Stored::Parts(wanted)) => {
-                if !self.tell_parts(entry, &wanted, retained).await {
-                    let again = self.again(entry.clone(), wanted);
+            Ok(Decoded::Parts(wanted)) => {
+                if !self.assemble_map(entry, &wanted, retained).await {
+                    let again = self.retry_parts(entry.clone(), wanted);
                     tokio::spawn(again);
                 }
             }
@@ -133,12 +133,12 @@ impl Watching {
     }
 
     /// Puts a map in parts together. Says whether it is done with.
-    async fn tell_parts(&self, stored: &backend::Entry, wanted: &PartsWanted, retained: bool) -> bool {
+    async fn assemble_map(&self, stored: &backend::Entry, wanted: &PartManifest, retained: bool) -> bool {
         let revision = stored.revision.0;
         if self.newest_map.load(Ordering::Relaxed) > revision {
             return true;
         }
-        match self.broker.gather(wanted).await {
+        match self.broker.read_parts(wanted).await {
             Ok(value) => {
                 let entry = Some(self.broker.entry(value, stored));
                 self.signal(Signal::Event(Event::Watched { key: Key::Map, entry, retained }));
@@ -152,7 +152,7 @@ impl Watching {
     }
 
     /// Looks for the parts of a map until they are there, or a later map is, or nobody listens.
-    fn again(&self, stored: backend::Entry, wanted: PartsWanted) -> impl Future<Output = ()> + use<> {
+    fn retry_parts(&self, stored: backend::Entry, wanted: PartManifest) -> impl Future<Output = ()> + use<> {
         let later = Self {
             broker: self.broker.clone(),
             bucket: self.bucket,
@@ -161,8 +161,8 @@ impl Watching {
         };
         async move {
             loop {
-                tokio::time::sleep(AGAIN).await;
-                if later.signals.is_closed() || later.tell_parts(&stored, &wanted, false).await {
+                tokio::time::sleep(RETRY_DELAY).await;
+                if later.signals.is_closed() || later.assemble_map(&stored, &wanted, false).await {
                     return;
                 }
             }

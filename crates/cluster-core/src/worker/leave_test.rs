@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use crate::cursor::tests::cursor;
 use crate::types::{
-    Assignment, AssignmentMap, Claim, Entry, Epoch, Holder, Incarnation, Key, Lifecycle, Partitions, Pod,
-    Revision, Time, Value, Version, WorkerId,
+    Assignment, AssignmentMap, Claim, Entry, Epoch, Incarnation, Key, Lifecycle, PartitionList, Pod,
+    Revision, Time, Value, Version, WorkerId, WorkerIncarnation,
 };
 use crate::{
-    Condition, Config, Cursor, Effect, Event, Last, LogInfo, Message, Outcome, Page, Position, Predecessor,
-    Purpose, Survey, Ticket, Worker, WriteError, Written,
+    Condition, Config, Cursor, Effect, Event, LastMessage, LogInfo, LogInspection, LogPage, Message,
+    Position, PreviousOwner, ProcessOutcome, Purpose, RequestId, WorkerCore, WriteError, Written,
 };
 
 /// A worker, its broker and its log.
 struct TestWorker {
-    core: Worker,
+    core: WorkerCore,
     now: Time,
     stored: BTreeMap<Key, Entry>,
     last_revision: u64,
@@ -30,7 +30,7 @@ struct TestWorker {
     /// Purposes of all writes and deletes so far.
     written: Vec<Purpose>,
     canceled: Vec<Arc<str>>,
-    running: BTreeMap<Arc<str>, Ticket>,
+    running: BTreeMap<Arc<str>, RequestId>,
     has_exited: bool,
 }
 
@@ -44,7 +44,7 @@ impl TestWorker {
 
     /// Connects the worker and waits until it owns these partitions.
     fn begin(&mut self, partitions: &[&str]) {
-        let listed: Arc<Partitions> = partitions.iter().map(|&name| (Arc::from(name), 1)).collect();
+        let listed: Arc<PartitionList> = partitions.iter().map(|&name| (Arc::from(name), 1)).collect();
         self.handle(Event::Partitions(listed));
         self.handle(Event::Synced);
         self.wait(10);
@@ -53,7 +53,7 @@ impl TestWorker {
 
     fn with(config: Config) -> Self {
         Self {
-            core: Worker::new(Time::ZERO, pod("pod"), config),
+            core: WorkerCore::new(Time::ZERO, pod("pod"), config),
             now: Time::ZERO,
             stored: BTreeMap::new(),
             last_revision: 0,
@@ -75,7 +75,7 @@ impl TestWorker {
         for &partition in partitions {
             worker.publish(partition);
             worker.finish(partition);
-            assert_eq!(worker.cursor(partition).holder, worker.holder());
+            assert_eq!(worker.cursor(partition).owner, worker.holder());
         }
         worker.written.clear();
         worker
@@ -90,8 +90,8 @@ impl TestWorker {
         }
     }
 
-    fn holder(&self) -> Holder {
-        self.core.holder().expect("an id")
+    fn holder(&self) -> WorkerIncarnation {
+        self.core.incarnation().expect("an id")
     }
 
     fn cursor(&self, partition: &str) -> &Cursor {
@@ -104,13 +104,13 @@ impl TestWorker {
     fn publish(&mut self, partition: &str) {
         self.last_sequence += 1;
         self.messages.entry(partition.into()).or_default().push(self.last_sequence);
-        self.handle(Event::Rung(partition.into()));
+        self.handle(Event::WakeUp(partition.into()));
     }
 
     /// Ends the message that runs for a partition.
     fn finish(&mut self, partition: &str) {
-        let ticket = self.running.remove(partition).expect("a message runs");
-        self.handle(Event::Processed { ticket, outcome: Outcome::Done });
+        let request_id = self.running.remove(partition).expect("a message runs");
+        self.handle(Event::Processed { request_id, outcome: ProcessOutcome::Done });
     }
 
     /// Lets seconds pass.
@@ -148,7 +148,7 @@ impl TestWorker {
 
     fn apply(&mut self, effect: Effect, events: &mut VecDeque<Event>) {
         let purpose = match &effect {
-            Effect::Write { ticket, .. } | Effect::Delete { ticket, .. } => Some(ticket.purpose),
+            Effect::Write { request_id, .. } | Effect::Delete { request_id, .. } => Some(request_id.purpose),
             _ => None,
         };
         if purpose.is_some() && purpose == self.delayed {
@@ -157,47 +157,52 @@ impl TestWorker {
         }
         self.written.extend(purpose.filter(|purpose| !matches!(purpose, Purpose::Heartbeat)));
         match effect {
-            Effect::Write { ticket, key, value, condition } => {
+            Effect::Write { request_id, key, value, condition } => {
                 let result = self.write(&key, value, condition);
                 let entry = self.stored.get(&key).cloned();
                 if !matches!(key, Key::Cursor(_)) {
                     events.push_back(Event::Watched { key, entry, retained: false });
                 }
-                if self.withheld != Some(ticket.purpose) {
-                    events.push_back(Event::Written { ticket, result });
+                if self.withheld != Some(request_id.purpose) {
+                    events.push_back(Event::Written { request_id, result });
                 }
             }
-            Effect::Delete { ticket, key, .. } => {
+            Effect::Delete { request_id, key, .. } => {
                 self.stored.remove(&key);
                 events.push_back(Event::Watched { key, entry: None, retained: false });
                 let written = Written { revision: Revision(self.last_revision), stored_at: 0 };
-                events.push_back(Event::Written { ticket, result: Ok(written) });
+                events.push_back(Event::Written { request_id, result: Ok(written) });
             }
-            Effect::Read { ticket, key } => {
-                events.push_back(Event::Fetched { ticket, result: Ok(self.stored.get(&key).cloned()) });
+            Effect::Read { request_id, key } => {
+                events.push_back(Event::Fetched { request_id, result: Ok(self.stored.get(&key).cloned()) });
             }
-            Effect::ReadCursors { ticket, partitions } => {
+            Effect::ReadCursors { request_id, partitions } => {
                 let keys = partitions.into_iter().map(Key::Cursor);
                 let found = keys.map(|key| self.stored.get(&key).cloned()).collect();
-                events.push_back(Event::Cursors { ticket, result: Ok(found) });
+                events.push_back(Event::Cursors { request_id, result: Ok(found) });
             }
-            Effect::SurveyLog { ticket, partitions } => {
+            Effect::InspectLog { request_id, partitions } => {
                 let last = |name: &Arc<str>| {
                     let sequence = *self.messages.get(name)?.last()?;
-                    Some(Last { sequence, context: message(sequence).context })
+                    Some(LastMessage { sequence, message_id: message(sequence).message_id })
                 };
                 let lasts = partitions.iter().map(last).collect();
-                events.push_back(Event::Surveyed { ticket, result: Ok(Survey { info: self.info(), lasts }) });
+                events.push_back(Event::LogInspected {
+                    request_id,
+                    result: Ok(LogInspection { info: self.info(), last_messages: lasts }),
+                });
             }
-            Effect::ReadOrigin { ticket, .. } => events.push_back(Event::Traced { ticket, result: Ok(None) }),
-            Effect::ReadLog { ticket, partition, from, leader } => {
+            Effect::ReadRecoveryPoint { request_id, .. } => {
+                events.push_back(Event::RecoveryPointRead { request_id, result: Ok(None) })
+            }
+            Effect::ReadLog { request_id, partition, from, from_leader: leader } => {
                 let messages = self.messages.get(&partition).into_iter().flatten();
                 let messages = messages.filter(|&&sequence| sequence >= from).take(2);
                 let messages = messages.map(|&sequence| message(sequence)).collect();
                 let info = leader.then(|| self.info());
-                events.push_back(Event::Paged { ticket, result: Ok(Page { info, messages }) });
+                events.push_back(Event::LogRead { request_id, result: Ok(LogPage { info, messages }) });
             }
-            Effect::Process { ticket, partition, .. } => drop(self.running.insert(partition, ticket)),
+            Effect::Process { request_id, partition, .. } => drop(self.running.insert(partition, request_id)),
             Effect::Cancel { partition } => self.canceled.push(partition),
             Effect::Exit => self.has_exited = true,
             _ => {}
@@ -221,7 +226,7 @@ impl TestWorker {
     }
 
     fn info(&self) -> LogInfo {
-        LogInfo { stream: 11, first: 1, last: self.last_sequence }
+        LogInfo { log_id: 11, first: 1, last: self.last_sequence }
     }
 }
 
@@ -231,7 +236,7 @@ fn pod(name: &str) -> Pod {
 
 fn message(sequence: u64) -> Message {
     let context = format!("run-{sequence}").into();
-    Message { sequence, context, stored_at: 50 + sequence, payload: Arc::from([]) }
+    Message { sequence, message_id: context, stored_at: 50 + sequence, payload: Arc::from([]) }
 }
 
 #[test]
@@ -243,26 +248,26 @@ fn a_leaving_worker_releases_its_cursors_then_writes_its_leave_record_and_releas
     let order = [
         Purpose::ReleaseCursor,
         Purpose::ReleaseCursor,
-        Purpose::Farewell,
+        Purpose::LeaveRecord,
         Purpose::Resign,
         Purpose::Release,
     ];
     assert_eq!(worker.written, order);
     for partition in ["tool:1", "tool:2"] {
         let cursor = worker.cursor(partition);
-        assert!(cursor.released && cursor.holder == holder, "{cursor:?}");
+        assert!(cursor.released && cursor.owner == holder, "{cursor:?}");
     }
 }
 
 #[test]
 fn a_cursor_of_another_worker_is_not_released() {
     let mut worker = TestWorker::new(&["tool:1"]);
-    let foreign = Cursor { position: Position::default(), context: "".into(), clean_to: 0, ..cursor() };
+    let foreign = Cursor { position: Position::default(), message_id: "".into(), watermark: 0, ..cursor() };
     worker.store(&Key::Cursor("tool:1".into()), Value::Cursor(Arc::new(foreign)));
     worker.wait(15);
     worker.written.clear();
     worker.shut_down();
-    assert_eq!(worker.written, [Purpose::Farewell, Purpose::Resign, Purpose::Release]);
+    assert_eq!(worker.written, [Purpose::LeaveRecord, Purpose::Resign, Purpose::Release]);
 }
 
 #[test]
@@ -273,14 +278,14 @@ fn the_leave_record_waits_for_the_answer_to_a_release_but_not_beyond_the_drain_t
     worker.wait(24);
     assert_eq!(worker.written, [Purpose::ReleaseCursor, Purpose::Renew, Purpose::Renew]);
     worker.wait(2);
-    assert!(worker.written.contains(&Purpose::Farewell) && worker.has_exited, "{:?}", worker.written);
+    assert!(worker.written.contains(&Purpose::LeaveRecord) && worker.has_exited, "{:?}", worker.written);
 }
 
 #[test]
 fn a_refused_release_is_given_up() {
     let mut worker = TestWorker::busy(&["tool:1"]);
-    let other = Holder { id: WorkerId(7), incarnation: Incarnation(1) };
-    let taken = worker.cursor("tool:1").taken(other, Version(1), Predecessor::Unclean);
+    let other = WorkerIncarnation { id: WorkerId(7), incarnation: Incarnation(1) };
+    let taken = worker.cursor("tool:1").taken_over(other, Version(1), PreviousOwner::Crashed);
     worker.store(&Key::Cursor("tool:1".into()), Value::Cursor(Arc::new(taken.clone())));
     worker.shut_down();
     assert!(worker.has_exited);
@@ -382,8 +387,8 @@ fn a_worker_that_retires_its_id_releases_the_cursors_of_partitions_that_moved_aw
     worker.store(&Key::Map, map(2, &[0], 0));
     assert_eq!(worker.written, [], "a partition that moves is not released by its former owner");
     worker.store(&Key::FleetSize, Value::FleetSize(1));
-    assert_eq!(worker.written, [Purpose::ReleaseCursor, Purpose::Farewell, Purpose::Release]);
+    assert_eq!(worker.written, [Purpose::ReleaseCursor, Purpose::LeaveRecord, Purpose::Release]);
     let cursor = worker.cursor("tool:1");
-    assert!(cursor.released && cursor.holder == holder, "{cursor:?}");
+    assert!(cursor.released && cursor.owner == holder, "{cursor:?}");
     assert!(worker.core.is_standby());
 }

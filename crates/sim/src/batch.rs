@@ -8,13 +8,13 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use crate::chaos::{Outcome, Run};
-use crate::ledger::Counts;
+use crate::chaos::{ChaosOutcome, ChaosRun};
+use crate::oracle::Counts;
 
 /// Carries out runs on all cores and tells each outcome, in the order of the runs, until it is told to stop.
 pub fn run_many(
-    runs: impl Iterator<Item = Run> + Send,
-    mut tell: impl FnMut(Run, Outcome) -> ControlFlow<()>,
+    runs: impl Iterator<Item = ChaosRun> + Send,
+    mut tell: impl FnMut(ChaosRun, ChaosOutcome) -> ControlFlow<()>,
 ) {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let runs = Mutex::new(runs.enumerate());
@@ -91,7 +91,7 @@ impl Default for Totals {
 
 impl Totals {
     /// Adds the outcome of the next run.
-    pub fn add(&mut self, outcome: &Outcome) {
+    pub fn add(&mut self, outcome: &ChaosOutcome) {
         let (sum, counts) = (&mut self.counts, &outcome.counts);
         sum.published += counts.published;
         sum.committed += counts.committed;
@@ -122,8 +122,8 @@ impl Totals {
 mod tests {
     use super::*;
 
-    fn runs(seeds: std::ops::Range<u64>) -> impl Iterator<Item = Run> + Send {
-        seeds.map(|seed| Run::new(seed, 3, 6, Duration::from_secs(30)))
+    fn runs(seeds: std::ops::Range<u64>) -> impl Iterator<Item = ChaosRun> + Send {
+        seeds.map(|seed| ChaosRun::new(seed, 3, 6, Duration::from_secs(30)))
     }
 
     #[test]
