@@ -20,9 +20,9 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 8)]
     workers: u32,
 
-    /// How many chambers each cluster has.
+    /// How many partitions each cluster has.
     #[arg(long, default_value_t = 96)]
-    chambers: u32,
+    partitions: u32,
 
     /// The first seed; without it a fresh one, from the clock.
     #[arg(long)]
@@ -58,12 +58,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let seeds = (options.hours / HOURS_PER_SEED).ceil() as u64;
     let range = format!("{base}..{}", base.saturating_add(seeds));
     eprintln!(
-        "simulating {} cluster-hours of {} workers and {} chambers: {HOURS_PER_SEED} h on each of the seeds {range}",
-        options.hours, options.workers, options.chambers
+        "simulating {} cluster-hours of {} workers and {} partitions: {HOURS_PER_SEED} h on each of the seeds {range}",
+        options.hours, options.workers, options.partitions
     );
     let binary = ["run", "--quiet", "--release", "--package", "phalanx-cli", "--", "sim", "--seeds", &range];
-    let (workers, chambers) = (options.workers.to_string(), options.chambers.to_string());
+    let (workers, partitions) = (options.workers.to_string(), options.partitions.to_string());
     let hours = HOURS_PER_SEED.to_string();
-    let size = ["--workers", &workers, "--chambers", &chambers, "--hours", &hours];
+    let size = ["--workers", &workers, "--partitions", &partitions, "--hours", &hours];
     succeed(&mut cargo(&[&binary[..], &size[..]].concat()))
 }

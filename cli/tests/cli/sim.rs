@@ -6,7 +6,7 @@ use std::fs;
 use crate::util::phalanx;
 use serde_json::Value;
 
-const SMALL: [&str; 6] = ["--workers", "5", "--chambers", "20", "--hours", "0.05"];
+const SMALL: [&str; 6] = ["--workers", "5", "--partitions", "20", "--hours", "0.05"];
 
 fn sim(arguments: &[&str]) -> util::Run {
     phalanx(&[&["sim"], arguments, &SMALL].concat())
@@ -110,7 +110,8 @@ fn a_broken_promise_shows_seed_faults_and_command_and_the_trace_ends_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("trace.txt");
     let run =
-        sim(&["--seeds", "0..40", "--without", "TakeFirst", "--trace", file.to_str().unwrap()]).fails_with(1);
+        sim(&["--seeds", "0..40", "--disable-rule", "TakeOverFirst", "--trace", file.to_str().unwrap()])
+            .fails_with(1);
     for part in ["breaks a promise", "invariant ", "faults:", "to repeat it: phalanx sim --seed "] {
         assert!(run.stderr.contains(part), "{part:?} is not in:\n{}", run.stderr);
     }

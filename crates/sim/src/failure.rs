@@ -79,10 +79,10 @@ impl ChaosRun {
             "phalanx sim --seed {seed} --workers {workers} --partitions {partitions} --hours {hours} --faults {faults}"
         );
         if let LeaseExpiry::AfterTerm(_) = self.lease_expiry {
-            command.push_str(" --agent");
+            command.push_str(" --election-agent");
         }
         if let Some(guard) = self.disabled_rule {
-            let _ = write!(command, " --without {guard:?}");
+            let _ = write!(command, " --disable-rule {guard:?}");
         }
         command
     }

@@ -45,9 +45,9 @@ pub(crate) struct Sim {
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     workers: u32,
 
-    /// How many chambers each cluster has.
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    chambers: u32,
+    /// How many partitions each cluster has.
+    #[arg(long, alias = "chambers", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    partitions: u32,
 
     /// How long faults rain on each cluster, in hours; the healing comes after that.
     #[arg(long, default_value_t = 1.0)]
@@ -58,8 +58,8 @@ pub(crate) struct Sim {
     faults: Faults,
 
     /// Leases are granted by an Election Agent, which ends them after their term, and not by the broker.
-    #[arg(long)]
-    agent: bool,
+    #[arg(long, alias = "agent")]
+    election_agent: bool,
 
     /// Write what happens, line by line: of the shortened failure, or of the one run.
     #[arg(long, value_name = "FILE")]
@@ -70,8 +70,8 @@ pub(crate) struct Sim {
     json: bool,
 
     /// Work without one rule of the protocol, to see what breaks (only in a build with the feature `mutants`).
-    #[arg(long, value_name = "RULE", hide = true, value_parser = choice::guard)]
-    without: Option<ProtocolRule>,
+    #[arg(long, alias = "without", value_name = "RULE", hide = true, value_parser = choice::guard)]
+    disable_rule: Option<ProtocolRule>,
 }
 
 impl Sim {
@@ -135,12 +135,12 @@ impl Sim {
     fn of(&self, seed: u64) -> ChaosRun {
         // Whole milliseconds, so that the printed number of hours gives the same run again.
         let length = Duration::from_millis((self.hours * 3_600_000.0).round().max(1.0) as u64);
-        let run = ChaosRun::new(seed, self.workers as usize, self.chambers as usize, length);
+        let run = ChaosRun::new(seed, self.workers as usize, self.partitions as usize, length);
         ChaosRun {
             faults: self.faults.faults.clone(),
             request_faults: self.faults.shakes.clone(),
-            disabled_rule: self.without,
-            lease_expiry: if self.agent {
+            disabled_rule: self.disable_rule,
+            lease_expiry: if self.election_agent {
                 LeaseExpiry::AfterTerm(Config::default().lease_term)
             } else {
                 LeaseExpiry::OnSilence
