@@ -1,7 +1,7 @@
 //! Who leads, by a lease that is taken and kept by compare-and-swap.
 //!
 //! Whoever has not heard the holder for as long as a crash takes may take the lease: the holder has fenced itself by
-//! then. A newer life of the holder's id frees it too. Where the grantor ends leases by itself ([`Tenure::Term`]), nobody
+//! then. A newer life of the holder's id frees it too. Where the grantor ends leases by itself ([`LeaseExpiry::AfterTerm`]), nobody
 //! takes one before it has, and the holder stops a term after it sent the last renewal that was acknowledged, which is
 //! sooner. Epochs only grow.
 

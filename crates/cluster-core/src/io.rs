@@ -123,7 +123,7 @@ pub enum Effect {
         /// Where.
         key: Key,
     },
-    /// The assignment changed: stop what is removed, start what is added, then say [`Event::LetGo`].
+    /// The assignment changed: stop what is removed, start what is added, then say [`Event::Released`].
     Assign {
         /// The map this comes from.
         version: Version,
@@ -146,21 +146,21 @@ pub enum Effect {
         /// Whose cursors.
         partitions: Vec<Arc<str>>,
     },
-    /// Ask the stream leader about the log and the last message of each partition; answer with [`Event::Surveyed`].
+    /// Ask the stream leader about the log and the last message of each partition; answer with [`Event::LogInspected`].
     InspectLog {
         /// Whom to answer.
         request_id: RequestId,
         /// Which partitions.
         partitions: Vec<Arc<str>>,
     },
-    /// Ask the store for the newest chart state of a partition; answer with [`Event::Traced`].
+    /// Ask the store for the newest chart state of a partition; answer with [`Event::RecoveryPointRead`].
     ReadRecoveryPoint {
         /// Whom to answer.
         request_id: RequestId,
         /// Which partition.
         partition: Arc<str>,
     },
-    /// Read two messages of a partition, and answer with [`Event::Paged`].
+    /// Read two messages of a partition, and answer with [`Event::LogRead`].
     ReadLog {
         /// Whom to answer.
         request_id: RequestId,
@@ -185,7 +185,7 @@ pub enum Effect {
         /// Which partition.
         partition: Arc<str>,
     },
-    /// Write that the message is dead, and the unchanged chart state, at its position; answer with [`Event::Done`].
+    /// Write that the message is dead, and the unchanged chart state, at its position; answer with [`Event::DeadLetterStep`].
     RecordDeadLetter {
         /// Whom to answer.
         request_id: RequestId,
@@ -196,7 +196,7 @@ pub enum Effect {
         /// Why it is dead.
         reason: Arc<str>,
     },
-    /// Publish the dead letter under its position, where none may be yet; answer with [`Event::Done`]. A refusal means
+    /// Publish the dead letter under its position, where none may be yet; answer with [`Event::DeadLetterStep`]. A refusal means
     /// that it is there.
     PublishDeadLetter {
         /// Whom to answer.

@@ -1,9 +1,9 @@
 //! The deciding part: no clock, no IO, no async, no logging. Events in, effects out; time is an argument.
 //!
-//! [`Worker`] is one worker, made of small machines with a file each: `health` (the clock that runs only while the
+//! [`WorkerCore`] is one worker, made of small machines with a file each: `health` (the clock that runs only while the
 //! broker works), `fence`, `identity`, `roster` (who is heard), `election`, `topology` (what the leader makes of
 //! the roster), `trigger` (windows), `suspects` (before anybody is declared dead), `publication` and `controller`
-//! (the leader's maps), `holdings` (what a map makes one own) and `shutdown`.
+//! (the leader's maps), `assignment` (what a map makes one own) and `shutdown`.
 
 mod assignment;
 mod config;

@@ -26,7 +26,7 @@ impl Chamber {
     ///
     /// assert_eq!(Chamber::new("etch-01", "A")?.to_string(), "etch-01:A");
     /// assert!(Chamber::new("etch.01", "A").is_err());
-    /// # Ok::<(), phalanx_cluster::names::BadName>(())
+    /// # Ok::<(), phalanx_cluster::names::NameError>(())
     /// ```
     pub fn new(tool: &str, chamber: &str) -> Result<Self, NameError> {
         names::check(tool)?;

@@ -1,4 +1,10 @@
 //! What leaderships cost: three nodes on this machine, each with its own file that is flushed for every write.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the code under test is pure; what tests it has clocks, files and output"
+)]
 
 use std::net::TcpListener;
 use std::sync::Arc;

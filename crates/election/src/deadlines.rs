@@ -68,6 +68,7 @@ impl Deadlines {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test needs an instant to start from")]
 mod tests {
     use super::*;
 

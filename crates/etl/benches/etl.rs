@@ -1,5 +1,11 @@
 //! Records per second from local NVD pages into the store, memory while a feed of 500 MB passes, all real feeds in one
 //! run, and how quickly words find records among 300,000.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the code under test is pure; what tests it has clocks, files and output"
+)]
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};

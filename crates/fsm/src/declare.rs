@@ -103,7 +103,7 @@ impl<S: State> Machine<S> {
 ///         On = 1, "ON" => [Off];
 ///     }
 /// }
-/// assert!(Lamp::Off.may_go_to(Lamp::On));
+/// assert!(Lamp::Off.can_transition_to(Lamp::On));
 /// assert_eq!(Lamp::from_name("ON"), Some(Lamp::On));
 /// ```
 #[macro_export]

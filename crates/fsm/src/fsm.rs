@@ -73,7 +73,7 @@ impl<S: State> Fsm<S> {
         Self::with_history(state, now, HISTORY_LEN)
     }
 
-    /// As [`starting_in`](Fsm::starting_in), remembering the last `history_len` transitions.
+    /// As [`with_state`](Fsm::with_state), remembering the last `history_len` transitions.
     pub fn with_history(state: S, now: Duration, history_len: usize) -> Self {
         Self {
             state,

@@ -29,11 +29,11 @@
 //! }
 //!
 //! let mut door = Fsm::<Door>::new(Duration::ZERO);
-//! door.go(Duration::from_secs(3), Door::Open, "somebody knocked")?;
+//! door.transition(Duration::from_secs(3), Door::Open, "somebody knocked")?;
 //! assert_eq!(door.state(), Door::Open);
 //! assert_eq!(door.time_in(Door::Closed, Duration::from_secs(10)), Duration::from_secs(3));
 //!
-//! let refused = door.go(Duration::from_secs(4), Door::Locked, "closing time").unwrap_err();
+//! let refused = door.transition(Duration::from_secs(4), Door::Locked, "closing time").unwrap_err();
 //! assert_eq!(
 //!     refused.to_string(),
 //!     "door: OPEN -> LOCKED is not a legal transition; from OPEN the machine may go to CLOSED"

@@ -2,6 +2,12 @@
 //!
 //! `cargo xtask bench mebo` prints tables in Markdown. The clock ticks every 100 ms and is up to 500 µs late; what the
 //! values do is said with each table, as Gorilla and Chimp cost what branch predictors make of them.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the code under test is pure; what tests it has clocks, files and output"
+)]
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -1,4 +1,10 @@
 //! `cargo xtask bench cluster`, its second half: whole clusters in virtual time, on one core.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the code under test is pure; what tests it has clocks, files and output"
+)]
 
 use std::time::Duration;
 

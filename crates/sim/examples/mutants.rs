@@ -1,5 +1,11 @@
 //! `cargo xtask sim --mutants`: works without each rule of the protocol in turn, and says how many seeds it takes until a
 //! promise breaks.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the code under test is pure; what tests it has clocks, files and output"
+)]
 
 use std::ops::ControlFlow;
 use std::time::Duration;

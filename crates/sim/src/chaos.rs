@@ -76,7 +76,7 @@ impl ChaosRun {
         Self {
             seed,
             workers,
-            partitions: partitions,
+            partitions,
             length,
             faults,
             request_faults: shakes,

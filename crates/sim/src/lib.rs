@@ -1,6 +1,6 @@
 //! A whole cluster in one thread, on a virtual clock.
 //!
-//! The [`World`] runs many whole [`Worker`](phalanx_cluster_core::Worker) cores against a simulated [`Broker`]: the very
+//! The [`World`] runs many whole [`WorkerCore`](phalanx_cluster_core::WorkerCore)s against a simulated [`Broker`]: the very
 //! code that production runs. Only time, faults and the starting of processes are driven from outside.
 //!
 //! ```

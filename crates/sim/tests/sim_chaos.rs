@@ -1,7 +1,11 @@
 //! Seeded chaos: no promise breaks while faults rain, and everything heals when they stop. Fresh seeds each time, and
 //! those that once failed.
-
-#![allow(clippy::disallowed_methods, reason = "the world is virtual, the time its tests are given is not")]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the code under test is pure; what tests it has clocks, files and output"
+)]
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

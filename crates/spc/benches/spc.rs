@@ -1,4 +1,10 @@
 //! Indicators and charts on one core: `cargo xtask bench spc`.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the code under test is pure; what tests it has clocks, files and output"
+)]
 
 use phalanx_spc::chart::{Design, Kind, Monitor, Sample};
 use phalanx_spc::equation::{Column, Equation};

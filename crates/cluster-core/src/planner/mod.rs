@@ -8,10 +8,10 @@
 //! names, never by position.
 //!
 //! ```
-//! use phalanx_cluster_core::planner::{Item, Mode, Options, plan};
+//! use phalanx_cluster_core::planner::{Mode, Options, PlannerInput, plan};
 //!
 //! let names = ["etch-1:A", "etch-1:B", "etch-2:A", "etch-2:B"];
-//! let items: Vec<Item> = names.iter().map(|name| Item { name, weight: 10, previous: None }).collect();
+//! let items: Vec<PlannerInput> = names.iter().map(|name| PlannerInput { name, weight: 10, previous: None }).collect();
 //! let plan = plan(&items, &[0, 1], &Options::default(), Mode::Planned);
 //! assert_eq!(plan.statistics.max_weight, 20);
 //! ```

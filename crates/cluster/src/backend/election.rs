@@ -75,7 +75,7 @@ pub trait Election: Send + Sync {
     /// The lease that holds, from the one place that knows; none if nobody leads.
     async fn current(&self) -> Result<Option<Lease>, Error>;
 
-    /// Takes the lease: from nobody, or from exactly `from`, which under [`Tenure::Term`] must be the holder's own. The
+    /// Takes the lease: from nobody, or from exactly `from`, which under [`LeaseExpiry::AfterTerm`] must be the holder's own. The
     /// epoch is above every earlier one, and at least `epoch_min`. [`Error::Conflict`] if somebody else holds it.
     async fn take(&self, holder: &str, from: Option<&Lease>, epoch_min: u64) -> Result<Lease, Error>;
 

@@ -91,11 +91,11 @@ pub struct LogInfo {
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), phalanx_cluster::backend::Error> {
-/// use phalanx_cluster::backend::{Backend, Embedded, Expect, LogConfig};
+/// use phalanx_cluster::backend::{AppendCondition, Backend, Embedded, LogConfig};
 ///
 /// let log = Embedded::in_memory()?.log(&LogConfig::new("runs", ["run.*"])).await?;
-/// let first = log.append("run.a", "one".into(), Expect::NewId("a:1")).await?;
-/// let again = log.append("run.a", "one".into(), Expect::NewId("a:1")).await?;
+/// let first = log.append("run.a", "one".into(), AppendCondition::NewId("a:1")).await?;
+/// let again = log.append("run.a", "one".into(), AppendCondition::NewId("a:1")).await?;
 /// assert_eq!((again.sequence, again.duplicate), (first.sequence, true));
 /// assert_eq!(log.read("run.a", first.sequence, 2).await?.len(), 1);
 /// # Ok(()) }

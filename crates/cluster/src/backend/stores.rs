@@ -80,9 +80,9 @@ impl Stores {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), phalanx_cluster::backend::Error> {
-    /// use phalanx_cluster::backend::{Embedded, Settings, Stores};
+    /// use phalanx_cluster::backend::{Embedded, StoreConfig, Stores};
     ///
-    /// let stores = Stores::open(&Embedded::in_memory()?, &Settings::default()).await?;
+    /// let stores = Stores::open(&Embedded::in_memory()?, &StoreConfig::default()).await?;
     /// assert_eq!(stores.notifications.info().await?.last, 0);
     /// # Ok(()) }
     /// ```

@@ -46,10 +46,10 @@ const STANDBY: &str = "standby-";
 /// Where a value lies.
 ///
 /// ```
-/// use phalanx_cluster::codec::place_of;
+/// use phalanx_cluster::codec::bucket_key;
 /// use phalanx_cluster::core::types::Key;
 ///
-/// assert_eq!(place_of(&Key::Cursor("etch-01:A".into())).key, "etch-01.A");
+/// assert_eq!(bucket_key(&Key::Cursor("etch-01:A".into())).key, "etch-01.A");
 /// ```
 pub fn bucket_key(key: &Key) -> BucketKey {
     let (bucket, key) = match key {

@@ -50,7 +50,7 @@ pub enum StartError {
     Backend(#[from] backend::Error),
 }
 
-/// Sets up a worker; see [`Cluster`] for an example.
+/// Sets up a worker; see [`Worker`] for an example.
 pub struct Builder {
     backend: Arc<dyn Backend>,
     settings: StoreConfig,
@@ -141,7 +141,7 @@ impl Builder {
     }
 
     /// Who grants leaderships, if not the backend itself. One that ends leases by itself
-    /// ([`Tenure::Term`]) says how long they last, whatever [`Config::lease_term`] is.
+    /// ([`LeaseExpiry::AfterTerm`]) says how long they last, whatever [`Config::lease_term`] is.
     #[must_use]
     pub fn election(mut self, election: Arc<dyn Election>) -> Self {
         self.election = Some(election);

@@ -206,18 +206,18 @@ impl WorkerHandle {
 }
 
 /// A running worker. Dropping it ends the worker at once, without a farewell, as a crash would: the others notice after
-/// three heartbeats. Call [`shutdown`](Handle::shutdown) to leave in good order.
+/// three heartbeats. Call [`shutdown`](WorkerHandle::shutdown) to leave in good order.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
 /// use phalanx_cluster::backend::Embedded;
 /// use phalanx_cluster::core::{Config, WorkerState};
-/// use phalanx_cluster::Cluster;
+/// use phalanx_cluster::Worker;
 ///
-/// let worker = Cluster::builder(Arc::new(Embedded::in_memory()?))
+/// let worker = Worker::builder(Arc::new(Embedded::in_memory()?))
 ///     .partitions(vec![("a".to_owned(), 1), ("b".to_owned(), 1)])
-///     .config(Config { fleet_size: Some(1), log: false, ..Config::default() })
+///     .config(Config { fleet_size: Some(1), consumes_log: false, ..Config::default() })
 ///     .start()
 ///     .await?;
 /// worker.wait_until(|status| status.assignment.len() == 2).await;

@@ -21,7 +21,7 @@ pub struct Delivery {
     pub partition: Arc<str>,
     /// What the message says.
     pub payload: Bytes,
-    /// Its id, by [`Handler::context`].
+    /// Its id, by [`Handler::message_id`].
     pub message_id: Arc<str>,
     /// Where it stands. Never used twice, also when the log is made anew.
     pub position: Position,
@@ -68,7 +68,7 @@ impl Delivery {
     /// use phalanx_cluster::{Delivery, core::Position};
     ///
     /// let mut delivery = Delivery::sample("etch-01:A", "payload", Position { generation: 1, sequence: 7 });
-    /// delivery.take = 2;
+    /// delivery.fencing_token = 2;
     /// assert!(delivery.may_write());
     /// ```
     pub fn sample(partition: &str, payload: impl Into<Bytes>, position: Position) -> Self {

@@ -36,13 +36,17 @@ pub struct OwnedPartition {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use phalanx_cluster::{HookError, Hooks, Owned};
+/// use phalanx_cluster::{HookError, Hooks, OwnedPartition};
 ///
 /// struct Print;
 ///
 /// #[async_trait::async_trait]
 /// impl Hooks for Print {
-///     async fn on_assignment_changed(&self, added: Vec<Owned>, removed: Vec<Arc<str>>) -> Result<(), HookError> {
+///     async fn on_assignment_changed(
+///         &self,
+///         added: Vec<OwnedPartition>,
+///         removed: Vec<Arc<str>>,
+///     ) -> Result<(), HookError> {
 ///         println!("+{} -{}", added.len(), removed.len());
 ///         Ok(())
 ///     }

@@ -47,7 +47,7 @@ impl BackendClient {
         Ok((LogInfo { log_id: before.created, first: after.first, last: before.last }, found))
     }
 
-    /// Carries out [`crate::core::Effect::SurveyLog`].
+    /// Carries out [`crate::core::Effect::InspectLog`].
     pub(super) async fn inspect_log(
         &self,
         request_id: RequestId,
@@ -146,7 +146,7 @@ impl BackendClient {
         Ok(strangers.into_iter().zip(lasts).filter_map(|(name, last)| Some((name, last?.sequence))).collect())
     }
 
-    /// Carries out [`crate::core::Effect::PublishDead`].
+    /// Carries out [`crate::core::Effect::PublishDeadLetter`].
     pub(super) async fn publish_dead(
         &self,
         request_id: RequestId,

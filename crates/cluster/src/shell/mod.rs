@@ -1,7 +1,7 @@
 //! The shell around the core: one event loop that carries out what the core decides, and the API that users hold.
 //!
-//! [`Cluster::builder`] takes a backend, partitions, and what to do with them: a [`Handler`] per message, [`Hooks`] that are
-//! told about the assignment, or both. [`Handle`] is what one asks and commands.
+//! [`Worker::builder`] takes a backend, partitions, and what to do with them: a [`Handler`] per message, [`Hooks`] that are
+//! told about the assignment, or both. [`WorkerHandle`] is what one asks and commands.
 
 mod backend_client;
 mod builder;

@@ -36,7 +36,7 @@ pub enum PartitionListError {
 }
 
 /// Says which partitions there are, and what each weighs. Asked at the start and at every
-/// [`refresh_partitions`](super::Handle::refresh_partitions).
+/// [`refresh_partitions`](super::WorkerHandle::refresh_partitions).
 #[async_trait]
 pub trait PartitionSource: Send + Sync + 'static {
     /// The partitions with their weights. A weight of 0 counts as 1.

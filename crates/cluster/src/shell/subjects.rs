@@ -8,12 +8,12 @@ use crate::core::Position;
 /// How the messages of a partition are named in the log: `{prefix}.{partition}` with `:` as `.`, and perhaps a suffix.
 ///
 /// ```
-/// use phalanx_cluster::Subjects;
+/// use phalanx_cluster::SubjectScheme;
 ///
-/// let subjects = Subjects::default();
-/// assert_eq!(subjects.of("etch-01:A"), "dc.etch-01.A.completed");
+/// let subjects = SubjectScheme::default();
+/// assert_eq!(subjects.subject("etch-01:A"), "dc.etch-01.A.completed");
 /// assert_eq!(subjects.partition("dc.etch-01.A.completed").as_deref(), Some("etch-01:A"));
-/// assert_eq!(Subjects::new("work", "").of("17"), "work.17");
+/// assert_eq!(SubjectScheme::new("work", "").subject("17"), "work.17");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectScheme {

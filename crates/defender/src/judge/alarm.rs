@@ -19,7 +19,7 @@ use crate::strategy::{Chart, ChartRule, Check};
 /// let chamber = Chamber::new("etch-01", "A")?;
 /// assert_eq!(id(&chamber, "ctx_1", "rf-power", "limits").len(), 32);
 /// assert_ne!(id(&chamber, "ctx_1", "rf-power", "limits"), id(&chamber, "ctx_2", "rf-power", "limits"));
-/// # Ok::<(), phalanx_cluster::names::BadName>(())
+/// # Ok::<(), phalanx_cluster::names::NameError>(())
 /// ```
 pub fn id(chamber: &Chamber, context: &str, indicator: &str, rule: &str) -> String {
     digest::hex(&digest::digest(&["alarm", chamber.tool(), chamber.chamber(), context, indicator, rule]))

@@ -88,7 +88,7 @@ pub async fn announce_import(assignments: &dyn Kv, what: &str) -> Result<(), Err
 /// Calls back at every import, until the bucket is closed.
 ///
 /// ```no_run
-/// # async fn run(bucket: &dyn phalanx_cluster::backend::Kv, handle: phalanx_cluster::Handle) {
+/// # async fn run(bucket: &dyn phalanx_cluster::backend::Kv, handle: phalanx_cluster::WorkerHandle) {
 /// use phalanx_defender::weights::follow_imports;
 ///
 /// // Asks the source of partitions anew; an error is told to the hooks.

@@ -13,12 +13,12 @@
 //! let bucket = backend.bucket(&BucketConfig::new("leases")).await?;
 //! let revision = bucket.create("leader", "anna".into()).await?;
 //!
-//! faults.plan(Op::Write, "leader", Fault::Late);
+//! faults.inject(Op::Write, "leader", Fault::Late);
 //! let renewal = bucket.update("leader", "anna".into(), revision).await;
 //! assert!(matches!(renewal, Err(Error::Unknown { .. })));
 //! bucket.update("leader", "berta".into(), revision).await?;
 //! // The renewal arrives after all, and the compare-and-swap keeps it out.
-//! assert!(matches!(faults.land().await[..], [Err(Error::Conflict { .. })]));
+//! assert!(matches!(faults.apply_late_writes().await[..], [Err(Error::Conflict { .. })]));
 //! # Ok(()) }
 //! ```
 
@@ -61,7 +61,7 @@ pub enum Fault {
     Duplicate,
     /// It happens, and the answer is lost.
     LoseAnswer,
-    /// The time is out before it happens: it happens at [`Faults::land`].
+    /// The time is out before it happens: it happens at [`Faults::apply_late_writes`].
     Late,
     /// A replica that is behind answers: the value before the last write, or messages without the last one. Reads that
     /// go to the one place that knows are never stale, so this strikes [`Kv::get`] and [`Log::read`] as they would be
