@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::{fs, io, thread};
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
@@ -63,11 +64,13 @@ type Done = Box<dyn FnOnce(Result<(), io::Error>) + Send>;
 pub(crate) struct Disk {
     file: PathBuf,
     jobs: Sender<(Write, Done)>,
+    /// The error that ended the writer.
+    failure: Arc<OnceLock<String>>,
 }
 
 /// What was in the file when it was opened.
 pub(crate) struct Found {
-    database: std::sync::Arc<Database>,
+    database: Arc<Database>,
     file: PathBuf,
 }
 
@@ -91,18 +94,19 @@ impl Disk {
             action: "written",
             reason: error.to_string(),
         })?;
-        let database = std::sync::Arc::new(database);
+        let database = Arc::new(database);
         let (jobs, inbox) = channel();
-        let (writer, name) = (database.clone(), file.clone());
+        let failure = Arc::new(OnceLock::new());
+        let (writer, name, failed) = (database.clone(), file.clone(), failure.clone());
         thread::Builder::new()
             .name("election-disk".to_owned())
-            .spawn(move || write_all(&writer, &name, &inbox))
+            .spawn(move || write_all(&writer, &name, &inbox, &failed))
             .map_err(|error| Error::File {
                 file: file.clone(),
                 action: "written",
                 reason: error.to_string(),
             })?;
-        Ok((Self { file: file.clone(), jobs }, Found { database, file }))
+        Ok((Self { file: file.clone(), jobs, failure }, Found { database, file }))
     }
 
     /// Writes, and calls `done` when it is on the disk. Writes happen in the order of these calls.
@@ -113,7 +117,9 @@ impl Disk {
     ) {
         if let Err(refused) = self.jobs.send((Box::new(write), Box::new(done))) {
             let (_, done) = refused.0;
-            done(Err(io::Error::other(format!("{} is not written any more", self.file.display()))));
+            let reason = self.failure.get().cloned();
+            let ended = || format!("{} cannot be written: its writer has ended", self.file.display());
+            done(Err(io::Error::other(reason.unwrap_or_else(ended))));
         }
     }
 
@@ -169,20 +175,19 @@ impl Found {
     }
 }
 
-fn write_all(database: &Database, file: &Path, inbox: &Receiver<(Write, Done)>) {
+fn write_all(database: &Database, file: &Path, inbox: &Receiver<(Write, Done)>, failure: &OnceLock<String>) {
     while let Ok(first) = inbox.recv() {
         let (writes, dones): (Vec<Write>, Vec<Done>) = std::iter::once(first).chain(inbox.try_iter()).unzip();
         let written = database.begin_write().map_err(redb::Error::from).and_then(|writing| {
             writes.into_iter().try_for_each(|write| write(&writing))?;
             Ok(writing.commit()?)
         });
-        let failed = written.err().map(|error| format!("{} cannot be written: {error}", file.display()));
-        for done in dones {
-            done(failed.as_ref().map_or(Ok(()), |text| Err(io::Error::other(text.clone()))));
-        }
-        if failed.is_some() {
-            // Whoever still waits is told that nothing is written any more.
+        if let Err(error) = written {
+            // Later writes fail with the same reason.
+            let reason = failure.get_or_init(|| format!("{} cannot be written: {error}", file.display()));
+            dones.into_iter().for_each(|done| done(Err(io::Error::other(reason.clone()))));
             return;
         }
+        dones.into_iter().for_each(|done| done(Ok(())));
     }
 }
