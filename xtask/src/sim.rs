@@ -20,7 +20,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 8)]
     workers: u32,
 
-    /// How many partitions each cluster has.
+    /// Number of partitions in each cluster.
     #[arg(long, default_value_t = 96)]
     partitions: u32,
 

@@ -29,7 +29,7 @@ const CHAMBERS: usize = 24;
 const DEFENDERS: u32 = 6;
 /// One run of each chamber takes so long.
 const ROUND: Duration = Duration::from_millis(1500);
-/// How long a NATS node is away.
+/// Outage of a NATS node.
 const OUTAGE: Duration = Duration::from_secs(3);
 /// Six seconds until a silent worker is given up, one to redistribute, and one for the asking.
 const RECOVERY: Duration = Duration::from_secs(8);

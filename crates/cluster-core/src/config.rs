@@ -23,7 +23,7 @@ pub struct Config {
     pub cold_start_window: Duration,
     /// How long a planned change waits for more of its kind.
     pub scale_window: Duration,
-    /// How long the partitions of a worker that left wait for its next life, where the fleet size is known.
+    /// The time for which the partitions of a worker that left wait for its replacement, if the fleet size is known.
     pub replacement_grace_period: Duration,
     /// How many ids there are.
     pub max_workers: u32,
@@ -216,7 +216,7 @@ impl Config {
             ("the lease renewal", self.lease_renewal),
             ("the time after which a claim is stale", self.claim_expiry),
             ("the time for one message", self.process_timeout),
-            ("the time between two sweeps", self.poll_interval),
+            ("the poll interval", self.poll_interval),
         ] {
             if time.is_zero() {
                 return Err(ConfigError::Zero { name });

@@ -1,7 +1,7 @@
-//! All partitions that this worker owns: who is looked at, who waits, who runs.
+//! The scheduler of all partitions that this worker owns: inspection, waiting and processing.
 //!
-//! Partitions run side by side up to a limit, the one that has waited longest first. A message that was there too often
-//! when something went wrong runs with nothing beside it.
+//! Partitions are processed in parallel up to a limit; the one that has waited longest starts first. A message with too
+//! many failures and worker crashes is processed isolated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::release::{LastCursor, UnreleasedCursors};
 use super::roster::Roster;
 use super::types::{AssignmentMap, Entry, Time, Version, WorkerIncarnation};
 
-/// A survey that failed is repeated after this.
-const SURVEY_RETRY: Duration = Duration::from_millis(500);
+/// The delay before a failed inspection is repeated.
+const INSPECTION_RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// What consumption may look at.
+/// The inputs of the consumer.
 pub(super) struct ConsumerContext<'a> {
     pub(super) now: Time,
     pub(super) config: &'a Config,
@@ -32,7 +32,7 @@ pub(super) struct ConsumerContext<'a> {
     pub(super) broker_time: u64,
 }
 
-/// A look at many partitions: first their cursors, then the log.
+/// An inspection of many partitions: first their cursors, then the log.
 #[derive(Debug)]
 struct InspectionBatch {
     partitions: Vec<Arc<str>>,
@@ -42,22 +42,22 @@ struct InspectionBatch {
 #[derive(Debug, Default)]
 pub(super) struct Consumer {
     partitions: BTreeMap<Arc<str>, Partition>,
-    /// Whose request it was.
+    /// The partition of each request.
     requests: BTreeMap<u64, Arc<str>>,
     inspections: BTreeMap<u64, InspectionBatch>,
-    /// Who has a message and waits for a slot, the longest-waiting first.
+    /// Partitions with a message that waits for a slot; the longest-waiting comes first.
     ready: BTreeSet<(Time, Arc<str>)>,
-    /// Whose message is processed.
+    /// Partitions whose message is being processed.
     running: BTreeSet<Arc<str>>,
-    /// Who waits for the last holder.
+    /// Partitions that wait for their previous owner.
     awaiting_handover: BTreeSet<Arc<str>>,
-    /// Who is tried again, and when.
+    /// Partitions with a delayed action, by the time of the action.
     delayed: BTreeSet<(Time, Arc<str>)>,
-    /// Who must be looked at.
+    /// Partitions that need an inspection.
     uninspected: BTreeSet<Arc<str>>,
-    /// Who is lost and not let go of yet.
+    /// Partitions that a map took away and that are not released yet.
     releasing: BTreeSet<Arc<str>>,
-    /// Whose message runs with nothing beside it.
+    /// The partition whose message is processed isolated.
     isolated: Option<Arc<str>>,
     next_inspection: Time,
     next_poll: Time,
@@ -72,7 +72,7 @@ pub(super) struct Consumer {
 }
 
 impl Consumer {
-    /// How many messages this worker has committed.
+    /// Returns the number of messages that this worker has committed.
     pub(super) fn processed(&self) -> u64 {
         self.processed
     }
@@ -82,17 +82,17 @@ impl Consumer {
         self.cursor_version
     }
 
-    /// Whether everything lost is let go of.
+    /// Whether every partition that a map took away is released.
     pub(super) fn has_released_all(&self) -> bool {
         self.releasing.is_empty()
     }
 
-    /// Somebody follows a map newer than ours: it must be read. Says so once.
+    /// Returns once that another worker follows a newer map, which must be read.
     pub(super) fn take_map_request(&mut self) -> bool {
         std::mem::take(&mut self.wants_map)
     }
 
-    /// A map gives and takes partitions, and every cursor is looked at again.
+    /// Applies the partitions that a map added and removed, and inspects every cursor again.
     pub(super) fn apply_change(&mut self, change: &AssignmentChange, config: &Config) {
         if self.draining {
             return;
@@ -140,7 +140,7 @@ impl Consumer {
         };
     }
 
-    /// Nothing new is started; what runs is finished.
+    /// Starts no more messages and finishes those that are being processed.
     pub(super) fn drain(&mut self) {
         self.draining = true;
         for name in self.partitions.keys().cloned().collect::<Vec<_>>() {
@@ -148,7 +148,7 @@ impl Consumer {
         }
     }
 
-    /// What still runs is given up.
+    /// Cancels the messages that are still being processed.
     pub(super) fn abandon(&mut self, out: &mut Vec<Effect>) {
         out.extend(self.running.iter().map(|partition| Effect::Cancel { partition: partition.clone() }));
         let (cursor_version, processed) = (self.cursor_version, self.processed);
@@ -164,45 +164,45 @@ impl Consumer {
     pub(super) fn handle_event(
         &mut self,
         event: Event,
-        ground: &ConsumerContext<'_>,
+        context: &ConsumerContext<'_>,
         request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
         match event {
-            Event::WakeUp(name) => self.step(&name, ground, request_ids, out, Partition::on_wake_up),
+            Event::WakeUp(name) => self.step(&name, context, request_ids, out, Partition::on_wake_up),
             Event::Cursors { request_id, result } => {
-                self.cursors(request_id.serial, result, ground, request_ids, out)
+                self.cursors(request_id.serial, result, context, request_ids, out)
             }
             Event::LogInspected { request_id, result } => {
-                self.surveyed(request_id.serial, result, ground, request_ids, out)
+                self.surveyed(request_id.serial, result, context, request_ids, out)
             }
             Event::RecoveryPointRead { request_id, result } => {
-                self.answer(request_id.serial, ground, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
                     partition.on_recovery_point(request_id, result, ctx);
                 });
             }
             Event::LogRead { request_id, result } => {
-                self.answer(request_id.serial, ground, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
                     partition.on_log_read(request_id, result, ctx);
                 });
             }
             Event::Processed { request_id, outcome } => {
-                self.answer(request_id.serial, ground, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
                     partition.processed(request_id, outcome, ctx);
                 });
             }
             Event::DeadLetterStep { request_id, happened } => {
-                self.answer(request_id.serial, ground, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
                     partition.on_dead_letter_step(request_id, happened, ctx);
                 });
             }
             Event::Written { request_id, result } => {
-                self.answer(request_id.serial, ground, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
                     partition.written(request_id, result, ctx);
                 });
             }
             Event::Fetched { request_id, result } => {
-                self.answer(request_id.serial, ground, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
                     partition.fetched(request_id, result, ctx);
                 });
             }
@@ -213,13 +213,13 @@ impl Consumer {
     fn answer(
         &mut self,
         serial: u64,
-        ground: &ConsumerContext<'_>,
+        context: &ConsumerContext<'_>,
         request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
         act: impl FnOnce(&mut Partition, &mut PartitionContext<'_>),
     ) {
         if let Some(name) = self.requests.remove(&serial) {
-            self.step(&name, ground, request_ids, out, act);
+            self.step(&name, context, request_ids, out, act);
         }
     }
 
@@ -227,14 +227,14 @@ impl Consumer {
         &mut self,
         serial: u64,
         result: Result<Vec<Option<Entry>>, ReadError>,
-        ground: &ConsumerContext<'_>,
+        context: &ConsumerContext<'_>,
         request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
         let Some(mut look) = self.inspections.remove(&serial) else { return };
         match result {
-            Err(ReadError) => self.retry_inspection(look, serial, ground),
-            Ok(cursors) if ground.config.consumes_log => {
+            Err(ReadError) => self.retry_inspection(look, serial, context),
+            Ok(cursors) if context.config.consumes_log => {
                 let request_id = request_ids.next(Purpose::InspectLog);
                 out.push(Effect::InspectLog { request_id, partitions: look.partitions.clone() });
                 for name in &look.partitions {
@@ -249,7 +249,7 @@ impl Consumer {
             }
             Ok(cursors) => {
                 for (name, entry) in look.partitions.iter().zip(cursors) {
-                    self.on_batch_inspected(name, serial, entry, None, ground, request_ids, out);
+                    self.on_batch_inspected(name, serial, entry, None, context, request_ids, out);
                 }
             }
         }
@@ -259,22 +259,22 @@ impl Consumer {
         &mut self,
         serial: u64,
         result: Result<LogInspection, ReadError>,
-        ground: &ConsumerContext<'_>,
+        context: &ConsumerContext<'_>,
         request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
         let Some(look) = self.inspections.remove(&serial) else { return };
         let Ok(LogInspection { mut info, last_messages: lasts }) = result else {
-            self.retry_inspection(look, serial, ground);
+            self.retry_inspection(look, serial, context);
             return;
         };
         let first_log = *self.first_log.get_or_insert(info.log_id);
-        if !ground.config.enforces(ProtocolRule::LogIdAfterCursor) {
+        if !context.config.enforces(ProtocolRule::LogIdAfterCursor) {
             info.log_id = first_log;
         }
         let cursors = look.cursors.unwrap_or_default();
         for ((name, entry), last) in look.partitions.iter().zip(cursors).zip(lasts) {
-            self.on_batch_inspected(name, serial, entry, Some((info, last)), ground, request_ids, out);
+            self.on_batch_inspected(name, serial, entry, Some((info, last)), context, request_ids, out);
         }
     }
 
@@ -285,18 +285,18 @@ impl Consumer {
         serial: u64,
         entry: Option<Entry>,
         log: Option<(LogInfo, Option<LastMessage>)>,
-        ground: &ConsumerContext<'_>,
+        context: &ConsumerContext<'_>,
         request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
         if self.partitions.get(name).is_some_and(|partition| partition.inspection == Some(serial)) {
-            self.step(name, ground, request_ids, out, |partition, ctx| {
+            self.step(name, context, request_ids, out, |partition, ctx| {
                 partition.on_inspected(entry, log, ctx)
             });
         }
     }
 
-    fn retry_inspection(&mut self, look: InspectionBatch, serial: u64, ground: &ConsumerContext<'_>) {
+    fn retry_inspection(&mut self, look: InspectionBatch, serial: u64, context: &ConsumerContext<'_>) {
         for name in look.partitions {
             if let Some(partition) =
                 self.partitions.get_mut(&name).filter(|partition| partition.inspection == Some(serial))
@@ -306,33 +306,33 @@ impl Consumer {
                 self.uninspected.insert(name);
             }
         }
-        self.next_inspection = ground.now + SURVEY_RETRY;
+        self.next_inspection = context.now + INSPECTION_RETRY_DELAY;
     }
 
-    /// Does whatever is due.
+    /// Runs what is due.
     pub(super) fn run_due(
         &mut self,
-        ground: &ConsumerContext<'_>,
+        context: &ConsumerContext<'_>,
         request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
-        while let Some((_, name)) = self.delayed.first().filter(|(at, _)| *at <= ground.now).cloned() {
-            self.step(&name, ground, request_ids, out, Partition::run_delayed);
+        while let Some((_, name)) = self.delayed.first().filter(|(at, _)| *at <= context.now).cloned() {
+            self.step(&name, context, request_ids, out, Partition::run_delayed);
         }
         for name in self.awaiting_handover.iter().cloned().collect::<Vec<_>>() {
-            self.step(&name, ground, request_ids, out, Partition::try_take_over);
+            self.step(&name, context, request_ids, out, Partition::try_take_over);
         }
-        if ground.now >= self.next_poll && !self.draining {
-            self.next_poll = ground.now + ground.config.poll_interval;
+        if context.now >= self.next_poll && !self.draining {
+            self.next_poll = context.now + context.config.poll_interval;
             self.inspect_all();
         }
-        if !self.uninspected.is_empty() && ground.now >= self.next_inspection {
+        if !self.uninspected.is_empty() && context.now >= self.next_inspection {
             self.start_inspection(request_ids, out);
         }
-        self.start_waiting(ground, request_ids, out);
+        self.start_waiting(context, request_ids, out);
     }
 
-    /// Reads the cursors of everybody who must be looked at, at once.
+    /// Reads the cursors of all partitions that need an inspection, in one request.
     fn start_inspection(&mut self, request_ids: &mut RequestIds, out: &mut Vec<Effect>) {
         let partitions: Vec<Arc<str>> = std::mem::take(&mut self.uninspected).into_iter().collect();
         let request_id = request_ids.next(Purpose::ReadCursors);
@@ -348,27 +348,28 @@ impl Consumer {
 
     fn start_waiting(
         &mut self,
-        ground: &ConsumerContext<'_>,
+        context: &ConsumerContext<'_>,
         request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
-        while !self.draining && self.isolated.is_none() && self.running.len() < ground.config.max_concurrent {
+        while !self.draining && self.isolated.is_none() && self.running.len() < context.config.max_concurrent
+        {
             let Some((_, name)) = self.ready.first().cloned() else { return };
             let alone =
-                self.partitions.get(&name).is_some_and(|partition| partition.needs_isolation(ground.config));
+                self.partitions.get(&name).is_some_and(|partition| partition.needs_isolation(context.config));
             if alone && !self.running.is_empty() {
                 // Nothing else starts until it has run.
                 return;
             }
-            self.step(&name, ground, request_ids, out, Partition::start);
+            self.step(&name, context, request_ids, out, Partition::start);
         }
     }
 
-    /// When something is due, whatever happens.
-    pub(super) fn next_deadline(&self, ground: &ConsumerContext<'_>) -> Option<Time> {
+    /// Returns the time of the next timer.
+    pub(super) fn next_deadline(&self, context: &ConsumerContext<'_>) -> Option<Time> {
         let delayed = self.delayed.first().map(|(at, _)| *at);
-        // Who waits for a holder is looked at whenever that is heard; this is for the end of patience.
-        let waiting = (!self.awaiting_handover.is_empty()).then(|| ground.now + SURVEY_RETRY);
+        // A heartbeat of the previous owner leads to a new decision; this timer is for an owner that stays silent.
+        let waiting = (!self.awaiting_handover.is_empty()).then(|| context.now + INSPECTION_RETRY_DELAY);
         let look = (!self.uninspected.is_empty()).then_some(self.next_inspection);
         let sweep = (!self.draining && !self.partitions.is_empty()).then_some(self.next_poll);
         [delayed, waiting, look, sweep].into_iter().flatten().min()
@@ -377,7 +378,7 @@ impl Consumer {
     fn step(
         &mut self,
         name: &Arc<str>,
-        ground: &ConsumerContext<'_>,
+        context: &ConsumerContext<'_>,
         request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
         act: impl FnOnce(&mut Partition, &mut PartitionContext<'_>),
@@ -385,7 +386,7 @@ impl Consumer {
         self.unindex(name);
         let Some(partition) = self.partitions.get_mut(name) else { return };
         let mut ctx = PartitionContext {
-            ground,
+            consumer: context,
             name,
             request_ids,
             asked: &mut self.requests,

@@ -100,9 +100,9 @@ impl Scene {
     }
 
     fn event(&mut self, event: Event) -> Vec<Effect> {
-        self.act(|consumption, ground, request_ids, out| {
-            consumption.handle_event(event, ground, request_ids, out);
-            consumption.run_due(ground, request_ids, out);
+        self.act(|consumption, context, request_ids, out| {
+            consumption.handle_event(event, context, request_ids, out);
+            consumption.run_due(context, request_ids, out);
         })
     }
 
@@ -110,7 +110,7 @@ impl Scene {
         &mut self,
         act: impl FnOnce(&mut Consumer, &ConsumerContext<'_>, &mut RequestIds, &mut Vec<Effect>),
     ) -> Vec<Effect> {
-        let ground = ConsumerContext {
+        let context = ConsumerContext {
             now: self.now,
             config: &self.config,
             me: holder(2, 9),
@@ -120,7 +120,7 @@ impl Scene {
             broker_time: 90,
         };
         let mut out = Vec::new();
-        act(&mut self.consumption, &ground, &mut self.request_ids, &mut out);
+        act(&mut self.consumption, &context, &mut self.request_ids, &mut out);
         out
     }
 

@@ -546,7 +546,7 @@ impl Controller {
         }
     }
 
-    /// One calculation for the orphans and for whoever is joining. Nobody else's partitions move.
+    /// Plans one map for the partitions without an owner and for the joining workers. No other partition moves.
     fn emergency(
         &mut self,
         topology: &Topology,

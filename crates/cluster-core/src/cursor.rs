@@ -1,16 +1,16 @@
-//! The cursor: how far a partition's log is committed, and by whom. Every change of it is a function here.
+//! The cursor: the committed position of a partition's log, and its owner. Every change of it is a function here.
 //!
-//! Committing is the compare-and-swap of this value: acknowledgement and fence in one. Whoever *takes* it raises the
-//! take, and from then on its predecessor can commit nothing.
+//! A commit is a compare-and-swap of this value, so it acknowledges and fences in one write. A takeover raises the fencing
+//! token; from then on the previous owner cannot commit.
 
 use std::sync::Arc;
 
 use super::types::{Version, WorkerIncarnation};
 
-/// After this many failures, or failures and deaths together, a message is judged.
+/// The number of failures, or of failures and worker crashes together, after which a message is dead-lettered or isolated.
 pub const MAX_ATTEMPTS: u32 = 3;
 
-/// A place in the log that is never used twice: also a log that was made anew has other positions.
+/// A place in the log that is never used twice: a recreated log has other positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Grows when the log is replaced, or when the cursor was lost.
@@ -19,34 +19,34 @@ pub struct Position {
     pub sequence: u64,
 }
 
-/// How far a partition is committed, and who may go on.
+/// The committed position of a partition, and the worker that may commit next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// The last committed message.
     pub position: Position,
-    /// Where the chart state to go on from was written: the last committed position, in whichever generation.
+    /// The position of the last committed handler state, in any generation.
     pub state_position: Option<Position>,
     /// The id of the last committed message.
     pub message_id: Arc<str>,
-    /// Which log this is: the time it was made.
+    /// The identity of the log: its creation time.
     pub log_id: u64,
     /// The time stamp of the last committed rows; it only grows.
     pub write_timestamp: u64,
-    /// Who may commit.
+    /// The worker that may commit.
     pub owner: WorkerIncarnation,
-    /// The map by which it took.
+    /// The version of the map that assigned the partition to the owner.
     pub version: Version,
-    /// Grows with every taking.
+    /// Grows with every takeover and every attempt.
     pub fencing_token: u64,
-    /// How often the next message failed.
+    /// The number of failures of the next message.
     pub failures: u32,
-    /// How often a holder died or was displaced with the next message before it.
+    /// The number of owners that crashed or were replaced while the next message was pending.
     pub worker_crashes: u32,
-    /// The next message runs, or ran, with nothing beside it.
+    /// Whether the current or last attempt at the next message is isolated.
     pub isolated: bool,
-    /// The next message is condemned, and why.
+    /// The reason to dead-letter the next message.
     pub dead_letter_reason: Option<Arc<str>>,
-    /// Which message the last four are about, where that is known: it may expire before its verdict is carried out.
+    /// The message that the last four fields belong to, if known. It may expire before it is dead-lettered.
     pub counted_sequence: Option<u64>,
     /// Up to here the log was seen to hold nothing unread of this partition.
     pub watermark: u64,
@@ -54,19 +54,19 @@ pub struct Cursor {
     pub released: bool,
 }
 
-/// How the last holder let go.
+/// How the previous owner gave up the cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreviousOwner {
-    /// It is we ourselves, in the same life.
+    /// It is this worker, in the same incarnation.
     SameWorker,
-    /// It finished what it did and said so.
+    /// It finished its work and released the cursor.
     Released,
-    /// It died, or was displaced.
+    /// It crashed, or was replaced without a release.
     Crashed,
 }
 
 impl Cursor {
-    /// Takes the cursor: from now on nobody else can commit.
+    /// Returns the cursor after a takeover. From then on only the new owner can commit.
     #[must_use]
     pub fn taken_over(&self, by: WorkerIncarnation, version: Version, predecessor: PreviousOwner) -> Self {
         let take = self.fencing_token + 1;
@@ -81,13 +81,13 @@ impl Cursor {
         if predecessor == PreviousOwner::Crashed {
             taken.worker_crashes += 1;
             if self.isolated && taken.dead_letter_reason.is_none() {
-                taken.dead_letter_reason = Some("its worker died while it ran alone".into());
+                taken.dead_letter_reason = Some("its worker crashed while it was processed isolated".into());
             }
         }
         taken
     }
 
-    /// The log is another one, or does not hold what it held: everything in it is new.
+    /// Returns the cursor for another log, or for one that lost messages: everything in it is unread.
     #[must_use]
     pub fn for_new_log(&self, stream: u64) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl Cursor {
         }
     }
 
-    /// Nothing is held against the message at `sequence` that was another one's fault.
+    /// Resets the counters unless they belong to the message at `sequence`.
     #[must_use]
     pub fn counting_for(self, sequence: u64) -> Self {
         if self.counted_sequence.is_none_or(|judged| judged == sequence) {
@@ -121,12 +121,12 @@ impl Cursor {
         }
     }
 
-    /// The stamp of the next message: the broker's time, and above the last one whatever the broker's clock does.
+    /// Returns the write timestamp of the next message: the broker's time, but always above the last timestamp.
     pub fn next_write_timestamp(&self, stored_at: u64) -> u64 {
         stored_at.max(self.write_timestamp + 1)
     }
 
-    /// The next message is committed.
+    /// Returns the cursor after a commit of the next message.
     #[must_use]
     pub fn committed(&self, sequence: u64, context: Arc<str>, stamp: u64) -> Self {
         let position = Position { sequence, ..self.position };
@@ -146,8 +146,8 @@ impl Cursor {
         }
     }
 
-    /// The next message failed once more; too many failures condemn it. The next attempt has a take of its own, so that
-    /// rows of this one, which may still be on their way, never count as that one's.
+    /// Returns the cursor after one more failure of the next message; too many failures dead-letter it. The next attempt
+    /// has its own fencing token, so late rows of this attempt never count as rows of the next.
     #[must_use]
     pub fn with_failure(&self, sequence: u64, reason: &Arc<str>) -> Self {
         let failures = self.failures + 1;
@@ -163,7 +163,7 @@ impl Cursor {
         }
     }
 
-    /// The next message is condemned.
+    /// Returns the cursor that dead-letters the next message.
     #[must_use]
     pub fn with_dead_letter(&self, sequence: u64, reason: &Arc<str>) -> Self {
         let dead = Some(reason.clone());
@@ -176,13 +176,13 @@ impl Cursor {
         }
     }
 
-    /// The next message runs with nothing beside it.
+    /// Returns the cursor for an isolated attempt at the next message.
     #[must_use]
     pub fn with_isolation(&self, sequence: u64) -> Self {
         Self { isolated: true, counted_sequence: Some(sequence), released: false, ..self.clone() }
     }
 
-    /// Whether the next message must run with nothing beside it: it has been there too often when something went wrong.
+    /// Whether the next attempt must be isolated, because the message has too many failures and worker crashes.
     pub fn needs_isolation(&self) -> bool {
         self.failures + self.worker_crashes >= MAX_ATTEMPTS
     }
@@ -254,7 +254,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_take_from_the_dead_adds_a_death_and_a_clean_one_none() {
+    fn a_takeover_from_a_crashed_worker_counts_a_crash_and_one_after_a_release_does_not() {
         let dead = cursor().taken_over(holder(2, 9), Version(3), PreviousOwner::Crashed);
         assert_eq!(
             (dead.fencing_token, dead.version, dead.owner, dead.worker_crashes),
@@ -266,7 +266,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn three_failures_condemn_and_three_of_both_kinds_ask_for_a_run_alone() {
+    fn three_failures_dead_letter_and_three_failures_and_crashes_isolate() {
         let reason: Arc<str> = "no such T-chart".into();
         let twice = cursor().with_failure(8, &reason).with_failure(8, &reason);
         assert_eq!((twice.dead_letter_reason.clone(), twice.needs_isolation()), (None, false));
@@ -276,7 +276,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_a_death_alone_condemns() {
+    fn only_a_crash_while_isolated_dead_letters() {
         let alone = Cursor { worker_crashes: 3, ..cursor() }.with_isolation(8);
         let clean = alone.taken_over(holder(2, 9), Version(3), PreviousOwner::Released);
         assert_eq!((clean.dead_letter_reason, clean.isolated), (None, false));
@@ -319,7 +319,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_replaced_log_starts_anew_and_keeps_the_chart_state() {
+    fn a_replaced_log_starts_at_its_beginning_and_keeps_the_handler_state() {
         let replaced = cursor().for_new_log(12);
         assert_eq!(replaced.position, Position { generation: 2, sequence: 0 });
         assert_eq!(

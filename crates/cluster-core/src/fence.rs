@@ -1,4 +1,4 @@
-//! The fence: a worker that cannot prove that it lives stops itself, before anybody may give its partitions away.
+//! The fence: a worker without an acknowledged heartbeat stops itself before another worker may take its partitions over.
 //!
 //! Only heartbeats count, and they count from their sending: an answer that took 4 s proves nothing about now. The way
 //! out is in this order: an acknowledged heartbeat, the claim renewed by compare-and-swap, the map read from the stream

@@ -8,7 +8,7 @@ use super::config::Config;
 use super::io::{Effect, Purpose, ReadError, RequestId, RequestIds};
 use super::types::{Entry, Incarnation, Key, Revision, Time, Value, WorkerId};
 
-/// How far the inquiry about one worker has come.
+/// The progress of the liveness check of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SuspectCheck {
     ReadingClaim(RequestId),
@@ -29,14 +29,14 @@ enum SuspectCheck {
     },
 }
 
-/// What an answer came to.
+/// The result of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SuspectOutcome {
     /// Not known yet.
     Open,
     /// It is dead.
     Dead,
-    /// Its key holds something; whoever keeps the roster judges whether that is newer than what was heard.
+    /// The key holds a heartbeat; the roster decides whether it is newer than the last one heard.
     Heartbeat(WorkerId, Entry),
 }
 
@@ -51,7 +51,7 @@ impl Suspects {
         Self { checks: BTreeMap::new(), claim_first: config.enforces(ProtocolRule::ReadBeforeFree) }
     }
 
-    /// Begins an inquiry unless there is one about this life of the id.
+    /// Begins a check unless one is in progress for this incarnation of the id.
     pub(super) fn suspect(
         &mut self,
         id: WorkerId,
@@ -73,7 +73,7 @@ impl Suspects {
         self.checks.insert(id, (life, SuspectCheck::ReadingClaim(request_id)));
     }
 
-    /// Forgets whoever is no longer silent.
+    /// Ends the checks of workers that are heard again.
     pub(super) fn retain(&mut self, still_silent: impl Fn(WorkerId) -> bool) {
         self.checks.retain(|&id, _| still_silent(id));
     }
@@ -92,7 +92,7 @@ impl Suspects {
             return SuspectOutcome::Open;
         };
         let Ok(entry) = result else {
-            // An error is no evidence of death: ask again.
+            // An error does not prove a crash: read again.
             let life = *life;
             self.checks.remove(&id);
             self.suspect(id, life, request_ids, out);
@@ -144,7 +144,7 @@ impl Suspects {
         }
     }
 
-    /// Who is dead and waited for no longer.
+    /// Whether the worker is confirmed dead and the wait for a standby is over.
     pub(super) fn is_confirmed_dead(&self, id: WorkerId, now: Time) -> bool {
         match self.checks.get(&id) {
             Some((_, SuspectCheck::Confirmed { .. })) => true,
@@ -153,7 +153,7 @@ impl Suspects {
         }
     }
 
-    /// Whether somebody is confirmed dead and its id was not freed.
+    /// Whether a worker is confirmed dead and its id is not freed yet.
     pub(super) fn has_confirmed(&self) -> bool {
         self.checks.values().any(|(_, stage)| matches!(stage, SuspectCheck::Confirmed { .. }))
     }

@@ -73,7 +73,7 @@ pub struct Options {
     /// Names and sizes of buckets and logs.
     pub settings: StoreConfig,
     /// How doorbells are hung.
-    pub doorbells: SubscriptionConfig,
+    pub subscriptions: SubscriptionConfig,
     /// Who grants the leader's lease, if not the backend.
     pub election: Option<Arc<dyn Election>>,
     /// What the cache may hold, in MB.
@@ -95,7 +95,7 @@ impl Default for Options {
         Self {
             cluster: Config { process_timeout: Duration::from_secs(5), ..Config::default() },
             settings: StoreConfig::default(),
-            doorbells: SubscriptionConfig::default(),
+            subscriptions: SubscriptionConfig::default(),
             election: None,
             cache_mb: cache::SIZE_MB,
             weight_cache_ttl: weights::CACHE_TTL,
@@ -173,7 +173,7 @@ impl Defender {
             let mut builder = Worker::builder(backend)
                 .settings(settings)
                 .config(options.cluster)
-                .doorbells(options.doorbells)
+                .subscriptions(options.subscriptions)
                 .partitions(source)
                 .handler(pipeline.clone())
                 .hooks(inside.clone())

@@ -50,7 +50,7 @@ impl AgentElection {
 
 #[async_trait]
 impl Election for AgentElection {
-    fn tenure(&self) -> LeaseExpiry {
+    fn lease_expiry(&self) -> LeaseExpiry {
         LeaseExpiry::AfterTerm(self.term)
     }
 

@@ -10,65 +10,28 @@
 //!
 //! Two leaders of one election never overlap: a lease ends by a command that names the very term it saw run out, a term is
 //! counted from later than its holder counts it, and whoever comes to lead the nodes counts every term anew.
-
-#[allow(
+#![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
+    reason = "only the deciding modules are pure; they turn these lints on"
 )]
+
 pub mod agent;
 #[cfg(feature = "backend")]
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 pub mod backend;
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 pub mod client;
+#[warn(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod deadlines;
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 mod http;
+#[warn(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod leases;
 mod metrics;
+#[warn(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod names;
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 pub mod node;
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 mod raft;
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 pub mod security;
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 mod server;
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 pub mod token;
 
 pub use metrics::NAMES as METRICS;

@@ -4,33 +4,19 @@
 //! - [`providers`] know the upstream formats, [`source`] how bytes are had;
 //! - [`store`] keeps records, and everything needed to go on after a crash, in one SQLite file;
 //! - [`engine`] is the shell: one thread per provider, one that writes, one that coordinates.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "only the deciding modules are pure; they turn these lints on"
+)]
 
+#[warn(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod core;
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 pub mod engine;
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 pub mod providers;
 mod record;
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 pub mod source;
 mod state;
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the shell: it has clocks, files and threads"
-)]
 pub mod store;
 mod text;
 mod urn;

@@ -39,5 +39,11 @@ pub async fn until_async<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(HANG, polling).await.unwrap_or_else(|_| panic!("{what}: not within {HANG:?}"))
+    end_of(what, polling).await
+}
+
+/// Waits for the end of a future.
+#[cfg(feature = "tokio")]
+pub async fn end_of<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(HANG, future).await.unwrap_or_else(|_| panic!("{what}: not within {HANG:?}"))
 }

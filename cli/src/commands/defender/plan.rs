@@ -61,7 +61,7 @@ impl Plan {
         let options = Options {
             cluster,
             settings: places.as_ref().map(|places| places.settings.clone()).unwrap_or_default(),
-            doorbells,
+            subscriptions: doorbells,
             cache_mb: reader.count(
                 "CACHE_SIZE_MB",
                 given.cache_size_mb.as_ref(),
@@ -310,11 +310,16 @@ pub(super) mod tests {
         (
             "SUBSCRIPTION_UPDATE_TIMEOUT_SECONDS",
             "13",
-            |plan| format!("{:?}", plan.options.doorbells.timeout),
+            |plan| format!("{:?}", plan.options.subscriptions.timeout),
             "13s",
         ),
-        ("SUBSCRIPTION_RETRY_ATTEMPTS", "5", |plan| plan.options.doorbells.attempts.to_string(), "5"),
-        ("SUBSCRIPTION_BACKOFF_SECONDS", "6", |plan| format!("{:?}", plan.options.doorbells.backoff), "6s"),
+        ("SUBSCRIPTION_RETRY_ATTEMPTS", "5", |plan| plan.options.subscriptions.attempts.to_string(), "5"),
+        (
+            "SUBSCRIPTION_BACKOFF_SECONDS",
+            "6",
+            |plan| format!("{:?}", plan.options.subscriptions.backoff),
+            "6s",
+        ),
     ];
 
     fn nats(plan: &Plan, read: fn(&phalanx_cluster_nats::Config) -> String) -> String {

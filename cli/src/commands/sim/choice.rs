@@ -21,23 +21,25 @@ pub(super) fn seeds(text: &str) -> Result<Range<u64>, String> {
 #[derive(Clone, Debug)]
 pub(super) struct Faults {
     pub(super) faults: Vec<Fault>,
-    pub(super) shakes: Vec<RequestFault>,
+    pub(super) request_faults: Vec<RequestFault>,
 }
 
 impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut chosen = Self { faults: Vec::new(), shakes: Vec::new() };
+        let mut chosen = Self { faults: Vec::new(), request_faults: Vec::new() };
         match text {
             "none" => {}
-            "all" => (chosen.faults, chosen.shakes) = (Fault::ALL.to_vec(), RequestFault::ALL.to_vec()),
+            "all" => {
+                (chosen.faults, chosen.request_faults) = (Fault::ALL.to_vec(), RequestFault::ALL.to_vec())
+            }
             list => {
                 for name in list.split(',').map(str::trim) {
                     if let Some(fault) = Fault::ALL.iter().find(|fault| fault.name() == name) {
                         chosen.faults.push(*fault);
                     } else if let Some(shake) = RequestFault::ALL.iter().find(|shake| shake.name() == name) {
-                        chosen.shakes.push(*shake);
+                        chosen.request_faults.push(*shake);
                     } else {
                         return Err(format!("there is no fault {name:?}; there are: all, none, {}", names()));
                     }

@@ -45,7 +45,7 @@ pub(crate) struct Sim {
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     workers: u32,
 
-    /// How many partitions each cluster has.
+    /// Number of partitions in each cluster.
     #[arg(long, alias = "chambers", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     partitions: u32,
 
@@ -138,7 +138,7 @@ impl Sim {
         let run = ChaosRun::new(seed, self.workers as usize, self.partitions as usize, length);
         ChaosRun {
             faults: self.faults.faults.clone(),
-            request_faults: self.faults.shakes.clone(),
+            request_faults: self.faults.request_faults.clone(),
             disabled_rule: self.disable_rule,
             lease_expiry: if self.election_agent {
                 LeaseExpiry::AfterTerm(Config::default().lease_term)

@@ -1,4 +1,4 @@
-//! Swapping the cursor, and finding out what became of a swap.
+//! Writing the cursor by compare-and-swap, and verifying a write without an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,16 +57,16 @@ impl Partition {
         match result {
             Ok(written) => self.on_updated(*swap, written, true, ctx),
             Err(WriteError::Failed) => self.delay(RETRY, DelayedAction::UpdateCursor(swap), ctx),
-            Err(WriteError::Unknown) if !ctx.ground.config.enforces(ProtocolRule::VerifyUnknownFirst) => {
+            Err(WriteError::Unknown) if !ctx.consumer.config.enforces(ProtocolRule::VerifyUnknownFirst) => {
                 match swap.goal {
                     CursorUpdate::Commit(message) => {
-                        self.activity = Activity::Ready { message, since: ctx.ground.now }
+                        self.activity = Activity::Ready { message, since: ctx.consumer.now }
                     }
                     _ => self.verify_update(swap, ctx),
                 }
             }
             Err(WriteError::Conflict | WriteError::Unknown) => {
-                if ctx.ground.config.enforces(ProtocolRule::CacheDropped) {
+                if ctx.consumer.config.enforces(ProtocolRule::CacheDropped) {
                     self.cache_valid = false;
                 }
                 self.verify_update(swap, ctx);
@@ -74,14 +74,14 @@ impl Partition {
         }
     }
 
-    /// Refused or unanswered: only the cursor itself tells what became of the swap.
+    /// Reads the cursor after a rejected or unanswered write.
     pub(super) fn verify_update(&mut self, mut swap: Box<PendingUpdate>, ctx: &mut PartitionContext<'_>) {
         swap.request_id = ctx.request(Purpose::ReadCursor);
         ctx.out.push(Effect::Read { request_id: swap.request_id, key: Key::Cursor(ctx.name.clone()) });
         self.activity = Activity::UpdatingCursor(swap);
     }
 
-    /// The cursor was read to see what became of a swap.
+    /// Handles the cursor that was read to verify a write.
     pub(crate) fn fetched(
         &mut self,
         request_id: RequestId,
@@ -136,7 +136,7 @@ impl Partition {
             CursorUpdate::TakeOver => {
                 self.owns_cursor = true;
                 self.fenced_while_isolated = false;
-                if ctx.ground.config.enforces(ProtocolRule::CacheDropped) {
+                if ctx.consumer.config.enforces(ProtocolRule::CacheDropped) {
                     self.cache_valid = false;
                 }
                 self.pending_watermark = 0;
@@ -150,7 +150,7 @@ impl Partition {
             }
             CursorUpdate::Isolate(message) => self.run(message, ctx),
             CursorUpdate::Commit(_) => {
-                self.cache_valid = certain || !ctx.ground.config.enforces(ProtocolRule::CacheDropped);
+                self.cache_valid = certain || !ctx.consumer.config.enforces(ProtocolRule::CacheDropped);
                 notify_committed(position, false, ctx);
                 self.read(false, ctx);
             }

@@ -32,7 +32,7 @@ const EARLY_WAKE_UP_DELAYS: [Duration; 3] =
 
 /// What a partition may look at and use.
 pub(super) struct PartitionContext<'a> {
-    pub(super) ground: &'a ConsumerContext<'a>,
+    pub(super) consumer: &'a ConsumerContext<'a>,
     pub(super) name: &'a Arc<str>,
     pub(super) request_ids: &'a mut RequestIds,
     pub(super) asked: &'a mut BTreeMap<u64, Arc<str>>,
@@ -277,7 +277,7 @@ impl Partition {
     /// The delay is over.
     pub(super) fn run_delayed(&mut self, ctx: &mut PartitionContext<'_>) {
         let Activity::Delayed { until, then } = &self.activity else { return };
-        if *until > ctx.ground.now {
+        if *until > ctx.consumer.now {
             return;
         }
         match then.clone() {
@@ -287,7 +287,7 @@ impl Partition {
             }
             DelayedAction::Read => self.read(false, ctx),
             DelayedAction::Process(message) => {
-                self.activity = Activity::Ready { message, since: ctx.ground.now }
+                self.activity = Activity::Ready { message, since: ctx.consumer.now }
             }
             DelayedAction::RecordDeadLetter(message) => self.record_dead_letter(message, ctx),
             DelayedAction::PublishDeadLetter(message) => self.publish_dead_letter(message, ctx),
@@ -299,7 +299,7 @@ impl Partition {
     }
 
     fn delay(&mut self, by: Duration, then: DelayedAction, ctx: &PartitionContext<'_>) {
-        self.activity = Activity::Delayed { until: ctx.ground.now + by, then };
+        self.activity = Activity::Delayed { until: ctx.consumer.now + by, then };
     }
 
     fn wait_for_store(&mut self, then: DelayedAction, ctx: &PartitionContext<'_>) {

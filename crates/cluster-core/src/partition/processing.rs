@@ -14,7 +14,7 @@ impl Partition {
         let Activity::Ready { message, .. } = &self.activity else { return };
         let message = message.clone();
         match &self.stored {
-            Some(known) if self.needs_isolation(ctx.ground.config) => {
+            Some(known) if self.needs_isolation(ctx.consumer.config) => {
                 let alone = known.cursor.with_isolation(message.sequence);
                 self.update_cursor(alone, CursorUpdate::Isolate(message), ctx);
             }
@@ -23,7 +23,7 @@ impl Partition {
     }
 
     pub(super) fn run(&mut self, message: Message, ctx: &mut PartitionContext<'_>) {
-        let Some(work) = self.process_request(&message, ctx.ground.config) else { return };
+        let Some(work) = self.process_request(&message, ctx.consumer.config) else { return };
         let request_id = ctx.request(Purpose::Process);
         ctx.out.push(Effect::Process { request_id, partition: ctx.name.clone(), work: Box::new(work) });
         self.activity = Activity::Processing { request_id, message };
@@ -74,7 +74,7 @@ impl Partition {
             ProcessOutcome::Poison(reason) => {
                 self.cache_valid = false;
                 let condemned = known.cursor.with_dead_letter(message.sequence, &reason);
-                if ctx.ground.config.enforces(ProtocolRule::RecordDeadLetterFirst) {
+                if ctx.consumer.config.enforces(ProtocolRule::RecordDeadLetterFirst) {
                     self.update_cursor(condemned, CursorUpdate::RecordDeadLetter(message), ctx);
                 } else {
                     self.stored = Some(StoredCursor { cursor: condemned, ..known.clone() });
@@ -84,8 +84,11 @@ impl Partition {
             ProcessOutcome::Unavailable => {
                 // What was written may still land: the next attempt needs a take of its own.
                 self.cache_valid = false;
-                let retaken =
-                    known.cursor.taken_over(ctx.ground.me, ctx.ground.map.version, PreviousOwner::SameWorker);
+                let retaken = known.cursor.taken_over(
+                    ctx.consumer.me,
+                    ctx.consumer.map.version,
+                    PreviousOwner::SameWorker,
+                );
                 self.update_cursor(retaken, CursorUpdate::RenewToken, ctx);
             }
         }
@@ -97,7 +100,7 @@ impl Partition {
         goal: fn(Message) -> CursorUpdate,
         ctx: &mut PartitionContext<'_>,
     ) {
-        let (Some(work), Some(known)) = (self.process_request(&message, ctx.ground.config), &self.stored)
+        let (Some(work), Some(known)) = (self.process_request(&message, ctx.consumer.config), &self.stored)
         else {
             return;
         };
@@ -107,11 +110,11 @@ impl Partition {
     }
 
     pub(super) fn record_dead_letter(&mut self, message: Message, ctx: &mut PartitionContext<'_>) {
-        if !ctx.ground.config.enforces(ProtocolRule::DeadLetterWritesState) {
+        if !ctx.consumer.config.enforces(ProtocolRule::DeadLetterWritesState) {
             self.publish_dead_letter(message, ctx);
             return;
         }
-        let (Some(work), Some(reason)) = (self.process_request(&message, ctx.ground.config), self.reason())
+        let (Some(work), Some(reason)) = (self.process_request(&message, ctx.consumer.config), self.reason())
         else {
             return;
         };
@@ -127,11 +130,11 @@ impl Partition {
 
     pub(super) fn publish_dead_letter(&mut self, message: Message, ctx: &mut PartitionContext<'_>) {
         let (Some(mut work), Some(reason)) =
-            (self.process_request(&message, ctx.ground.config), self.reason())
+            (self.process_request(&message, ctx.consumer.config), self.reason())
         else {
             return;
         };
-        if !ctx.ground.config.enforces(ProtocolRule::Generations) {
+        if !ctx.consumer.config.enforces(ProtocolRule::Generations) {
             work.position.generation = 0;
         }
         let request_id = ctx.request(Purpose::PublishDeadLetter);
@@ -148,7 +151,7 @@ impl Partition {
         self.stored.as_ref().and_then(|known| known.cursor.dead_letter_reason.clone())
     }
 
-    /// A dead message was written down, or its letter is in the stream; if not, it is tried again.
+    /// Handles the result of a dead-letter step, and repeats the step if it failed.
     pub(crate) fn on_dead_letter_step(
         &mut self,
         request_id: RequestId,

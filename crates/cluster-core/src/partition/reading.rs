@@ -1,4 +1,4 @@
-//! Reading the log from the cursor's own sequence, and noticing what is not there any more.
+//! Reading the log from the cursor's own sequence, and detecting missing messages.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ impl Partition {
     pub(super) fn read(&mut self, leader: bool, ctx: &mut PartitionContext<'_>) {
         let Some(known) = &self.stored else { return };
         let sequence = known.cursor.position.sequence;
-        let from = if ctx.ground.config.enforces(ProtocolRule::ReadFromCursor) {
+        let from = if ctx.consumer.config.enforces(ProtocolRule::ReadFromCursor) {
             sequence.max(1)
         } else {
             sequence + 1
         };
-        // Before the first commit nothing in the log can vouch for what was there before.
+        // Before the first commit no message proves that the log is complete.
         let leader = leader || sequence == 0;
         let request_id = ctx.request(Purpose::ReadLog);
         ctx.out.push(Effect::ReadLog { request_id, partition: ctx.name.clone(), from, from_leader: leader });
@@ -48,11 +48,11 @@ impl Partition {
         let cursor = &known.cursor;
         let sequence = cursor.position.sequence;
         let next = page.messages.iter().find(|message| message.sequence > sequence).cloned();
-        if !ctx.ground.config.enforces(ProtocolRule::ReadFromCursor) {
+        if !ctx.consumer.config.enforces(ProtocolRule::ReadFromCursor) {
             self.on_next_message(next, None, ctx);
             return;
         }
-        // The same message may stand at the same sequence of another log.
+        // Another log may hold the same message at the same sequence.
         if let Some(info) = page.info.filter(|info| leader && info.log_id != cursor.log_id) {
             self.replace(info.log_id, ctx);
             return;
@@ -67,7 +67,7 @@ impl Partition {
             self.on_next_message(next, info, ctx);
             return;
         }
-        // Only the stream leader may say that something is not there.
+        // Only the stream leader can prove that a message is missing.
         let Some(info) = page.info.filter(|_| leader) else {
             self.read(true, ctx);
             return;
@@ -88,7 +88,7 @@ impl Partition {
         self.on_next_message(next, Some(info), ctx);
     }
 
-    /// What comes after the cursor is known.
+    /// Continues with the message after the cursor, if there is one.
     pub(super) fn on_next_message(
         &mut self,
         next: Option<Message>,
@@ -105,7 +105,7 @@ impl Partition {
             if dead {
                 self.record_dead_letter(message, ctx);
             } else {
-                self.activity = Activity::Ready { message, since: ctx.ground.now };
+                self.activity = Activity::Ready { message, since: ctx.consumer.now };
             }
             return;
         }
@@ -147,10 +147,10 @@ pub(super) fn has_work(
     unread || other_log || cursor.dead_letter_reason.is_some() || watermark_is_stale(known, info, ctx)
 }
 
-/// Whether it must be noted that nothing unread is there: it was not noted for long, or something may have expired.
+/// Whether the stored watermark is too old, or messages may have expired.
 fn watermark_is_stale(known: &StoredCursor, info: &LogInfo, ctx: &PartitionContext<'_>) -> bool {
     let cursor = &known.cursor;
-    let age = Duration::from_micros(ctx.ground.broker_time.saturating_sub(known.stored_at));
-    let old = age >= ctx.ground.config.watermark_interval && info.last > cursor.consumed_to();
+    let age = Duration::from_micros(ctx.consumer.broker_time.saturating_sub(known.stored_at));
+    let old = age >= ctx.consumer.config.watermark_interval && info.last > cursor.consumed_to();
     old || info.first > cursor.consumed_to() + 1
 }

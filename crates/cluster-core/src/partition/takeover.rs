@@ -12,12 +12,12 @@ use super::{
     Activity, CursorUpdate, DelayedAction, Partition, PartitionContext, StoredCursor, stored_cursor,
 };
 
-/// How far the stamps of a cursor made anew lie above the broker's time as far as it is known, in microseconds: what a
-/// late writer may still bring was stamped by the broker's time at most.
+/// The margin between the newest known broker time and the write timestamps of a recreated cursor. A late writer cannot use
+/// a timestamp above the broker's time.
 const TIMESTAMP_MARGIN_US: u64 = 60_000_000;
 
 impl Partition {
-    /// A bell rang: something may be there to read.
+    /// Handles a wake-up: there may be a message to read.
     pub(crate) fn on_wake_up(&mut self, ctx: &mut PartitionContext<'_>) {
         self.wake_up_pending = true;
         self.empty_reads = 0;
@@ -26,7 +26,7 @@ impl Partition {
         }
     }
 
-    /// Cursor and log were looked at, the log after the cursor.
+    /// Handles an inspection, which reads the cursor first and the log second.
     pub(crate) fn on_inspected(
         &mut self,
         entry: Option<Entry>,
@@ -36,8 +36,8 @@ impl Partition {
         self.inspection = None;
         let found = entry.as_ref().and_then(stored_cursor);
         if self.owns_cursor
-            && ctx.ground.config.enforces(ProtocolRule::OwnerRereadsCursor)
-            && self.is_owned_by_other(found.as_ref(), ctx.ground.me)
+            && ctx.consumer.config.enforces(ProtocolRule::OwnerRereadsCursor)
+            && self.is_owned_by_other(found.as_ref(), ctx.consumer.me)
         {
             self.drop_ownership(ctx);
         }
@@ -51,10 +51,10 @@ impl Partition {
             return;
         }
         if !self.owns_cursor {
-            let ours = found.as_ref().is_some_and(|found| found.cursor.owner == ctx.ground.me);
+            let ours = found.as_ref().is_some_and(|found| found.cursor.owner == ctx.consumer.me);
             self.fenced_while_isolated &= ours;
             self.stored = found;
-            self.owns_cursor = ours && !ctx.ground.config.enforces(ProtocolRule::NewTokenAfterReassignment);
+            self.owns_cursor = ours && !ctx.consumer.config.enforces(ProtocolRule::NewTokenAfterReassignment);
         }
         let (info, last) = log.unzip();
         (self.log, self.last) = (info, last.flatten());
@@ -73,7 +73,7 @@ impl Partition {
         }
     }
 
-    /// Whether the cursor shows that somebody else has taken it. An older value than ours shows nothing.
+    /// Whether the cursor names another owner. A value older than the known one proves nothing.
     pub(super) fn is_owned_by_other(&self, found: Option<&StoredCursor>, me: WorkerIncarnation) -> bool {
         let Some(ours) = &self.stored else { return false };
         found.is_none_or(|found| {
@@ -92,28 +92,28 @@ impl Partition {
         self.needs_inspection = true;
     }
 
-    /// Something is to be done: read, if the cursor is ours; otherwise take it, as soon as its holder has let go.
+    /// Reads the log if this worker owns the cursor. Otherwise takes it over as soon as its owner has released it.
     pub(super) fn proceed(&mut self, ctx: &mut PartitionContext<'_>) {
         if self.owns_cursor {
             self.read(true, ctx);
         } else {
-            self.activity = Activity::AwaitingHandover { since: ctx.ground.now };
+            self.activity = Activity::AwaitingHandover { since: ctx.consumer.now };
             self.try_take_over(ctx);
         }
     }
 
-    /// Takes the cursor if its holder has let go.
+    /// Takes over the cursor if its owner has released it.
     pub(crate) fn try_take_over(&mut self, ctx: &mut PartitionContext<'_>) {
         let (Activity::AwaitingHandover { since }, Some(known)) = (&self.activity, &self.stored) else {
             return;
         };
         let gainer = TakeoverContext {
-            me: ctx.ground.me,
-            map: ctx.ground.map,
-            config: ctx.ground.config,
-            roster: ctx.ground.roster,
-            clock: ctx.ground.clock,
-            waited: ctx.ground.now.saturating_sub(*since),
+            me: ctx.consumer.me,
+            map: ctx.consumer.map,
+            config: ctx.consumer.config,
+            roster: ctx.consumer.roster,
+            clock: ctx.consumer.clock,
+            waited: ctx.consumer.now.saturating_sub(*since),
         };
         match decide_takeover(&known.cursor, &gainer) {
             TakeoverDecision::Wait => {}
@@ -124,20 +124,21 @@ impl Partition {
 
     pub(super) fn take_over(&mut self, predecessor: PreviousOwner, ctx: &mut PartitionContext<'_>) {
         let Some(known) = &self.stored else { return };
-        if !ctx.ground.config.enforces(ProtocolRule::TakeOverFirst) {
+        if !ctx.consumer.config.enforces(ProtocolRule::TakeOverFirst) {
             self.owns_cursor = true;
             self.read(false, ctx);
             return;
         }
         let predecessor = match predecessor {
-            PreviousOwner::Crashed if !ctx.ground.config.enforces(ProtocolRule::CrashesCount) => {
+            PreviousOwner::Crashed if !ctx.consumer.config.enforces(ProtocolRule::CrashesCount) => {
                 PreviousOwner::Released
             }
             known => known,
         };
-        let mut taken = known.cursor.taken_over(ctx.ground.me, ctx.ground.map.version, predecessor);
-        if !ctx.ground.config.enforces(ProtocolRule::IsolateFirst) && taken.needs_isolation() {
-            taken = Cursor { dead_letter_reason: Some("it was there too often".into()), ..taken };
+        let mut taken = known.cursor.taken_over(ctx.consumer.me, ctx.consumer.map.version, predecessor);
+        if !ctx.consumer.config.enforces(ProtocolRule::IsolateFirst) && taken.needs_isolation() {
+            taken =
+                Cursor { dead_letter_reason: Some("too many failures and worker crashes".into()), ..taken };
         }
         if let Some(info) = self.log.filter(|info| info.log_id != taken.log_id) {
             taken = taken.for_new_log(info.log_id);
@@ -151,7 +152,7 @@ impl Partition {
         let Some(known) = &self.stored else { return };
         let replaced = known
             .cursor
-            .taken_over(ctx.ground.me, ctx.ground.map.version, PreviousOwner::SameWorker)
+            .taken_over(ctx.consumer.me, ctx.consumer.map.version, PreviousOwner::SameWorker)
             .for_new_log(stream);
         notify_log_replaced(&replaced, ctx);
         self.pending_watermark = 0;
@@ -191,7 +192,7 @@ impl Partition {
     pub(super) fn create(&mut self, origin: Option<RecoveryPoint>, ctx: &mut PartitionContext<'_>) {
         let info = self.log;
         let stream = info.map_or(0, |info| info.log_id);
-        let above = ctx.ground.config.enforces(ProtocolRule::RecoverFromStore);
+        let above = ctx.consumer.config.enforces(ProtocolRule::RecoverFromStore);
         let newest = origin.as_ref().map_or(Position::default(), |origin| origin.newest);
         let predecessor = match &origin {
             Some(origin) if above => origin.predecessor,
@@ -201,10 +202,10 @@ impl Partition {
         let same_log = origin.as_ref().is_some_and(|origin| origin.log_id == stream);
         let go_on = predecessor.filter(|_| same_log);
         let generation =
-            if above { ctx.ground.broker_time.max(newest.generation + 1) } else { newest.generation };
+            if above { ctx.consumer.broker_time.max(newest.generation + 1) } else { newest.generation };
         let stamp = origin.as_ref().map_or(0, |origin| origin.write_timestamp + 1);
-        let stamp = stamp.max(ctx.ground.broker_time + TIMESTAMP_MARGIN_US);
-        // A partition that nobody has seen before begins with what the log holds of it.
+        let stamp = stamp.max(ctx.consumer.broker_time + TIMESTAMP_MARGIN_US);
+        // A new partition begins with the first message that the log holds of it.
         let clean_to = match (&origin, info) {
             (None, Some(info)) if self.last.is_none() => info.last,
             (None, Some(info)) => info.first.saturating_sub(1),
@@ -218,8 +219,8 @@ impl Partition {
             message_id: context.unwrap_or_else(|| "".into()),
             log_id: stream,
             write_timestamp: if above { stamp } else { 0 },
-            owner: ctx.ground.me,
-            version: ctx.ground.map.version,
+            owner: ctx.consumer.me,
+            version: ctx.consumer.map.version,
             fencing_token: 1,
             failures: 0,
             worker_crashes: 0,

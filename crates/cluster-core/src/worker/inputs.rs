@@ -1,4 +1,4 @@
-//! What a worker makes of what it hears: watched values, and answers to what it asked.
+//! The handling of watched values and of answers to requests.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::super::{ProtocolRule, WorkerState, election, identity};
 use super::{EventScope, WorkerCore};
 
 impl WorkerCore {
-    /// A watched value. Most are signs of life that say nothing new.
+    /// Handles a watched value. Most are heartbeats that change nothing.
     pub(super) fn watched(
         &mut self,
         now: Time,
@@ -26,7 +26,7 @@ impl WorkerCore {
                 let outcome =
                     self.identity.watched(*id, entry.as_ref(), &self.clock, &mut self.request_ids, out);
                 self.on_claim_outcome(now, outcome, out);
-                // Whoever has an id has no use for the news that others keep theirs.
+                // A worker with an id does not need the claims of other ids.
                 if outcome == identity::ClaimOutcome::Nothing && self.identity.holder().is_some() {
                     return EventScope::Nothing;
                 }
@@ -65,7 +65,7 @@ impl WorkerCore {
                 if let Some(controller) = &mut self.controller {
                     controller.on_cluster_state(&state);
                 }
-                // A late write of an earlier word is no news.
+                // A late write of an older state changes nothing.
                 let newest = self.last_state.as_ref().map(|(known, _)| (known.epoch, known.serial));
                 if newest.is_none_or(|newest| (state.epoch, state.serial) > newest) {
                     self.last_state = Some((state, now));
@@ -113,11 +113,11 @@ impl WorkerCore {
 
     pub(super) fn follow_map(&mut self, out: &mut Vec<Effect>) {
         if let (Some(holder), Some((map, _))) = (self.identity.holder(), &self.map) {
-            let before = self.holdings.applied();
-            if let Some(change) = self.holdings.apply_map(holder.id, map, out) {
+            let before = self.assignment.applied();
+            if let Some(change) = self.assignment.apply_map(holder.id, map, out) {
                 self.consumption.apply_change(&change, &self.config);
             }
-            self.heartbeat_due |= self.holdings.applied() != before;
+            self.heartbeat_due |= self.assignment.applied() != before;
         }
     }
 
@@ -245,7 +245,7 @@ impl WorkerCore {
             (Some(seen), Some(holder)) => {
                 (holder.incarnation, beat.serial) > (seen.incarnation, seen.serial) || beat.left && !seen.left
             }
-            // Never heard: a value that lies there is no sign of life.
+            // A worker that was never heard: a retained value does not prove that it lives.
             _ => false,
         };
         if newer {
@@ -277,7 +277,7 @@ impl WorkerCore {
                 out.push(Effect::Warn(Warning::IdentityLost { id: id.0 }));
                 self.controller = None;
                 self.election.abandon();
-                self.holdings.clear(out);
+                self.assignment.clear(out);
                 self.consumption.abandon(out);
                 self.consumption = Consumer::default();
                 if std::mem::take(&mut self.releasing_surplus_id) {

@@ -39,7 +39,7 @@ impl WorkerCore {
         let size =
             fleet_size::in_force(self.commanded_size, &self.config, &self.roster, &self.clock, Some(map));
         let surplus = size.is_some_and(|size| me.id.0 >= size) && map.fleet_size == size;
-        if surplus && self.holdings.len() == 0 && self.holdings.applied() >= map.version {
+        if surplus && self.assignment.len() == 0 && self.assignment.applied() >= map.version {
             self.releasing_surplus_id = true;
             self.controller = None;
             self.leaving = Some(ShutdownPhase::ReleasingCursors);
@@ -67,7 +67,7 @@ impl WorkerCore {
         self.controller = None;
         self.leaving = Some(ShutdownPhase::Draining);
         self.drain_until = now + self.config.drain_timeout;
-        self.holdings.clear(out);
+        self.assignment.clear(out);
         self.consumption.drain();
         self.continue_shutdown(now, out);
     }
@@ -78,7 +78,7 @@ impl WorkerCore {
             self.leaving = None;
             self.releasing_surplus_id = false;
             self.drained = false;
-            self.holdings = OwnAssignment::default();
+            self.assignment = OwnAssignment::default();
             self.consumption = Consumer::default();
             self.transition(now, WorkerState::ClaimingId, "the fleet is smaller now");
             self.heartbeat_due = true;

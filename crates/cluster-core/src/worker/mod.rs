@@ -27,7 +27,7 @@ use super::types::{
 /// The least time between two passes: what is due now is done now.
 const MIN_PASS_INTERVAL: Time = Time::from_millis(1);
 
-/// What the controller may look at; a macro, because the controller and the request_ids are borrowed beside it.
+/// Builds the inputs of the controller. A macro, because the caller also borrows the controller and the request ids.
 macro_rules! controller_context {
     ($worker:ident, $now:expr) => {
         ControllerContext {
@@ -44,7 +44,7 @@ macro_rules! controller_context {
     };
 }
 
-/// What consumption may look at; a macro, because consumption and the request_ids are borrowed beside it.
+/// Builds the inputs of the consumer. A macro, because the caller also borrows the consumer and the request ids.
 macro_rules! consumer_context {
     ($worker:ident, $now:expr, $me:expr, $map:expr) => {
         ConsumerContext {
@@ -84,7 +84,7 @@ pub struct WorkerCore {
     roster: Roster,
     election: Election,
     controller: Option<Controller>,
-    holdings: OwnAssignment,
+    assignment: OwnAssignment,
     consumption: Consumer,
     /// The newest time of the broker that was seen.
     broker_time: u64,
@@ -125,7 +125,7 @@ impl WorkerCore {
             roster: Roster::default(),
             election: Election::new(),
             controller: None,
-            holdings: OwnAssignment::default(),
+            assignment: OwnAssignment::default(),
             consumption: Consumer::default(),
             broker_time: 0,
             leaving: None,
@@ -192,7 +192,7 @@ impl WorkerCore {
 
     /// The newest map whose losses it has fully let go of.
     pub fn applied_version(&self) -> Version {
-        self.holdings.applied()
+        self.assignment.applied()
     }
 
     /// The newest map it knows.
@@ -202,7 +202,7 @@ impl WorkerCore {
 
     /// How many partitions it owns.
     pub fn owned(&self) -> usize {
-        self.holdings.len()
+        self.assignment.len()
     }
 
     /// Whether it waits for an id that is not there for it: a standby.
@@ -270,7 +270,7 @@ impl WorkerCore {
             Event::Partitions(partitions) => self.partitions = Some(partitions),
             Event::Released(version) => {
                 if !self.config.consumes_log {
-                    self.heartbeat_due |= self.holdings.mark_released(version);
+                    self.heartbeat_due |= self.assignment.mark_released(version);
                 }
             }
             Event::Drained => self.drained = true,
@@ -297,8 +297,8 @@ impl WorkerCore {
     fn consume(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) {
         if let (Some(me), Some((map, _)), true) = (self.identity.holder(), &self.map, self.fence.is_open(now))
         {
-            let ground = consumer_context!(self, now, me, map);
-            self.consumption.handle_event(event, &ground, &mut self.request_ids, out);
+            let context = consumer_context!(self, now, me, map);
+            self.consumption.handle_event(event, &context, &mut self.request_ids, out);
         }
     }
 

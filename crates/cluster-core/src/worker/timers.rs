@@ -185,9 +185,9 @@ impl WorkerCore {
             left,
             is_leader: self.is_leader(),
             map_version: self.map.as_ref().map_or(Version(0), |(map, _)| map.version),
-            applied_version: self.holdings.applied(),
+            applied_version: self.assignment.applied(),
             cursor_version: self.consumption.cursor_version(),
-            assigned: self.holdings.len(),
+            assigned: self.assignment.len(),
             processed: self.consumption.processed(),
             fleet_size: self.config.fleet_size,
         }));
@@ -198,14 +198,14 @@ impl WorkerCore {
     pub(super) fn run_consumer(&mut self, now: Time, out: &mut Vec<Effect>) {
         if let (Some(me), Some((map, _)), true) = (self.identity.holder(), &self.map, self.fence.is_open(now))
         {
-            let ground = consumer_context!(self, now, me, map);
-            self.consumption.run_due(&ground, &mut self.request_ids, out);
+            let context = consumer_context!(self, now, me, map);
+            self.consumption.run_due(&context, &mut self.request_ids, out);
             if self.consumption.take_map_request() {
                 self.map_outdated_since.get_or_insert(now);
             }
         }
         if self.config.consumes_log && self.consumption.has_released_all() {
-            self.heartbeat_due |= self.holdings.mark_all_released();
+            self.heartbeat_due |= self.assignment.mark_all_released();
         }
     }
 

@@ -70,7 +70,7 @@ pub type LeaseWatch = BoxStream<'static, Result<LeaseEvent, Error>>;
 pub trait Election: Send + Sync {
     /// What ends a lease whose holder does not: somebody who takes it from exactly the lease that it saw, or the
     /// grantor.
-    fn tenure(&self) -> LeaseExpiry;
+    fn lease_expiry(&self) -> LeaseExpiry;
 
     /// The lease that holds, from the one place that knows; none if nobody leads.
     async fn current(&self) -> Result<Option<Lease>, Error>;
@@ -111,7 +111,7 @@ impl KvElection {
 
 #[async_trait]
 impl Election for KvElection {
-    fn tenure(&self) -> LeaseExpiry {
+    fn lease_expiry(&self) -> LeaseExpiry {
         LeaseExpiry::OnSilence
     }
 

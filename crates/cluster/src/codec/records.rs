@@ -187,7 +187,7 @@ pub fn format_incarnation(holder: WorkerIncarnation) -> String {
     format!("{}.{}", holder.id, holder.incarnation.0)
 }
 
-/// What [`format_incarnation`] says.
+/// Parses the text of [`format_incarnation`].
 pub fn parse_incarnation(text: &str) -> Result<WorkerIncarnation, String> {
     let bad = || format!("{text:?} is not the id of a worker and its incarnation, parted by a dot");
     let (id, incarnation) = text.rsplit_once('.').ok_or_else(bad)?;

@@ -61,7 +61,7 @@ pub struct Builder {
     hooks: Arc<dyn Hooks>,
     pod: Pod,
     metrics: Metrics,
-    doorbells: SubscriptionConfig,
+    subscriptions: SubscriptionConfig,
     election: Option<Arc<dyn Election>>,
 }
 
@@ -78,7 +78,7 @@ impl Builder {
             hooks: Arc::new(NoHooks),
             pod: Pod { name: "worker".into(), uid: uid.into() },
             metrics: Metrics::default(),
-            doorbells: SubscriptionConfig::default(),
+            subscriptions: SubscriptionConfig::default(),
             election: None,
         }
     }
@@ -135,8 +135,8 @@ impl Builder {
 
     /// How the bells are hung that say that there is something to read.
     #[must_use]
-    pub fn doorbells(mut self, doorbells: SubscriptionConfig) -> Self {
-        self.doorbells = doorbells;
+    pub fn subscriptions(mut self, doorbells: SubscriptionConfig) -> Self {
+        self.subscriptions = doorbells;
         self
     }
 
@@ -168,7 +168,7 @@ impl Builder {
     pub fn start(mut self) -> BoxFuture<'static, Result<Worker, StartError>> {
         Box::pin(async move {
             if let Some(election) = &self.election {
-                self.config.lease_expiry = election.tenure();
+                self.config.lease_expiry = election.lease_expiry();
                 if let LeaseExpiry::AfterTerm(term) = self.config.lease_expiry {
                     self.config.lease_term = term;
                 }
@@ -181,7 +181,9 @@ impl Builder {
                 _ => {}
             }
             let partitions = partitions::load(&*self.partitions).await?;
-            let Self { backend, settings, subjects, metrics, doorbells, election, config, .. } = self;
+            let Self {
+                backend, settings, subjects, metrics, subscriptions: doorbells, election, config, ..
+            } = self;
             let hooks = HookQueue::start(self.hooks, metrics.clone());
             let broker = BackendClient::open(
                 backend,
@@ -226,7 +228,7 @@ impl Builder {
                 handler: self.handler,
                 hooks,
                 metrics,
-                doorbells,
+                subscription_config: doorbells,
                 turned,
                 gate,
                 status,

@@ -24,7 +24,7 @@ impl LeaseAdapter {
 
     /// Whether leases are granted by somebody who may be away while the broker is there.
     pub(super) fn has_external_agent(&self) -> bool {
-        matches!(self.election.tenure(), LeaseExpiry::AfterTerm(_))
+        matches!(self.election.lease_expiry(), LeaseExpiry::AfterTerm(_))
     }
 
     pub(super) async fn watch(&self) -> Result<LeaseWatch, Error> {

@@ -188,10 +188,14 @@ impl Default for Metrics {
                 "defender_crashed_chambers_redistributed",
                 "chambers of crashed workers that were given a new owner",
             ),
-            placing: of
-                .histogram("defender_assignment_phase1_duration_seconds", "placement part of planning"),
-            balancing: of
-                .histogram("defender_assignment_phase2_duration_seconds", "balancing part of planning"),
+            placing: of.histogram(
+                "defender_assignment_phase1_duration_seconds",
+                "placing part of a calculation, estimated from its passes",
+            ),
+            balancing: of.histogram(
+                "defender_assignment_phase2_duration_seconds",
+                "balancing part of a calculation, estimated from its passes",
+            ),
             rounds: of.gauge("defender_weight_rebalance_iterations", "rounds the last balancing took"),
             shutdowns: of.counter("defender_shutdowns_total", "graceful shutdowns begun"),
             shutdown_duration: of

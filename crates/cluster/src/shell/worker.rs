@@ -41,7 +41,7 @@ pub(super) struct WorkerShell {
     pub(super) handler: Option<Arc<dyn Handler>>,
     pub(super) hooks: HookQueue,
     pub(super) metrics: Metrics,
-    pub(super) doorbells: SubscriptionConfig,
+    pub(super) subscription_config: SubscriptionConfig,
     /// When the event loop last went round, in milliseconds.
     pub(super) turned: Arc<AtomicU64>,
     pub(super) gate: Gate,
@@ -119,7 +119,7 @@ impl<'a> CoreSession<'a> {
         }
         let bells = WakeUpSubscriptions::new(
             shell.broker.clone(),
-            shell.doorbells,
+            shell.subscription_config,
             shell.metrics.clone(),
             signals.clone(),
         );

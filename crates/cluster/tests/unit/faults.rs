@@ -1,12 +1,12 @@
 //! Each kind of fault, and what it does to somebody who does not expect it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use phalanx_cluster::backend::faults::{self, Fault, Faults, Op};
 use phalanx_cluster::backend::{
     AppendCondition, BucketConfig, Embedded, Error, Kv, Log, LogConfig, Watch, WatchEvent,
 };
+use phalanx_testkit::wait::{end_of, until_async};
 
 async fn bucket() -> (Arc<dyn Kv>, Faults) {
     let (backend, faults) = faults::wrap(Arc::new(Embedded::in_memory().unwrap()));
@@ -19,10 +19,7 @@ async fn log() -> (Arc<dyn Log>, Faults) {
 }
 
 async fn next(watch: &mut Watch) -> WatchEvent {
-    tokio::time::timeout(Duration::from_secs(10), watch.next())
-        .await
-        .expect("an event")
-        .expect("the watch goes on")
+    end_of("an event", watch.next()).await.expect("the watch has not ended")
 }
 
 async fn value(bucket: &dyn Kv) -> Option<bytes::Bytes> {
@@ -148,19 +145,13 @@ async fn events_of_a_watch_can_be_lost_doubled_and_delayed() {
 }
 
 #[tokio::test]
-async fn a_lost_ring_leaves_the_message_to_the_sweep() {
+async fn a_poll_finds_the_message_of_a_lost_wake_up() {
     let (log, faults) = log().await;
-    let mut bell = log.subscribe_wake_ups("l.a").await.unwrap();
+    let mut wake_ups = log.subscribe_wake_ups("l.a").await.unwrap();
     faults.inject(Op::WakeUp, "l.a", Fault::Drop);
     log.append("l.a", "1".into(), AppendCondition::None).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(10), async {
-        while faults.occurred().is_empty() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .expect("the ring is lost");
+    until_async("the wake-up is lost", async || (!faults.occurred().is_empty()).then_some(())).await;
     assert_eq!(log.read("l.a", 1, 1).await.unwrap().len(), 1);
     log.append("l.a", "2".into(), AppendCondition::None).await.unwrap();
-    assert!(tokio::time::timeout(Duration::from_secs(10), bell.recv()).await.expect("a ring"));
+    assert!(end_of("a wake-up", wake_ups.recv()).await);
 }

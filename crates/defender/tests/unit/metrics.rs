@@ -126,7 +126,7 @@ async fn every_metric_moves_when_what_it_counts_happens() {
 
     // A cold start of two; the first of them hangs a doorbell in vain.
     let doorbells = SubscriptionConfig { attempts: 1, ..SubscriptionConfig::default() };
-    let anna = start("anna", Options { doorbells, ..options(2) }).await;
+    let anna = start("anna", Options { subscriptions: doorbells, ..options(2) }).await;
     for chamber in &chambers {
         let subject = format!("dc.{}.{}.completed", chamber.tool(), chamber.chamber());
         anna.faults.inject(Op::Read, &subject, Fault::Drop);

@@ -66,13 +66,13 @@ impl World {
     /// From now on answers may be lost, and writes may land late, in these ways.
     pub fn enable_request_faults(&mut self, seed: u64, kinds: &[RequestFault]) {
         self.fault_rng = Some(Rng::new(seed));
-        self.shakes = kinds.to_vec();
+        self.request_faults = kinds.to_vec();
     }
 
     /// Nothing more is lost or late, every link works, the store answers, and messages behave.
     pub fn disable_faults(&mut self) {
         self.fault_rng = None;
-        self.shakes.clear();
+        self.request_faults.clear();
         self.planned_kinds.clear();
         let now = self.now;
         self.store_down_until = self.store_down_until.min(now);

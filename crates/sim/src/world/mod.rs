@@ -204,7 +204,7 @@ pub struct World {
     /// Chooses lost and late answers; none in a world without them.
     fault_rng: Option<Rng>,
     /// The kinds of lost and late answers that there are.
-    shakes: Vec<RequestFault>,
+    request_faults: Vec<RequestFault>,
     request_fault_counts: BTreeMap<&'static str, u64>,
     notices: BTreeMap<&'static str, u64>,
     /// Plans made until then are forgone.
@@ -256,7 +256,7 @@ impl World {
             clocks: None,
             broker_offset: 0,
             fault_rng: None,
-            shakes: Vec::new(),
+            request_faults: Vec::new(),
             request_fault_counts: BTreeMap::new(),
             notices: BTreeMap::new(),
             actions_dropped_until: Time::ZERO,

@@ -60,7 +60,7 @@ impl World {
 
     /// Whether answers are shaken in this way; it is counted then.
     pub(super) fn roll_request_fault(&mut self, shake: RequestFault) -> bool {
-        let happens = self.shakes.contains(&shake);
+        let happens = self.request_faults.contains(&shake);
         if happens {
             *self.request_fault_counts.entry(shake.name()).or_default() += 1;
         }

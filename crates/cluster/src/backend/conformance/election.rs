@@ -67,7 +67,7 @@ pub async fn a_lease_that_is_not_kept_goes_to_another_with_a_higher_epoch(granto
     let election = grantor.election().await;
     let mut watch = election.watch().await.expect("a watch");
     let anna = election.take("anna", None, 0).await.expect("taken");
-    let berta = match election.tenure() {
+    let berta = match election.lease_expiry() {
         LeaseExpiry::OnSilence => election.take("berta", Some(&anna), 0).await.expect("taken over"),
         LeaseExpiry::AfterTerm(_) => {
             assert_conflict(election.take("berta", Some(&anna), 0).await);
