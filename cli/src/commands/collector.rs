@@ -65,8 +65,8 @@ async fn serve(places: &Places, address: &str, token: Token) -> Result<ExitCode>
         started = connect::patiently(async || open(places).await, |error| api.waits_for(error)) => Some(started?),
     };
     if let Some((meeting, charts, stores)) = started {
-        let collector = Collector::new(charts.store(), stores.notifications.clone())
-            .announcing(stores.assignments.clone());
+        let collector =
+            Collector::new(charts.store(), stores.log.clone()).announcing(stores.assignments.clone());
         api.open(collector, charts.store(), stores);
         stop.wanted().await;
         eprintln!("leaving");

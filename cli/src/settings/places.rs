@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use phalanx_cluster::backend::StoreConfig;
+use phalanx_cluster::backend::{LogConfig, StoreConfig};
 use phalanx_cluster_nats as nats;
+use phalanx_defender::names::{alarm_log, store_config};
 use phalanx_defender::store::cassandra;
 
 use super::reader::{Reader, text};
@@ -15,6 +16,8 @@ pub(crate) struct Places {
     pub(crate) coordination: Coordination,
     pub(crate) charts: Charts,
     pub(crate) settings: StoreConfig,
+    /// The log of alarms.
+    pub(crate) alarms: LogConfig,
 }
 
 /// Where defenders meet.
@@ -42,26 +45,33 @@ impl Places {
         let embedded = text(&given.nats_servers).is_none();
         let charts = charts(reader, given, embedded, data_dir.as_ref());
         let coordination = coordination(reader, given, name, data_dir.as_ref());
-        Some(Self { coordination: coordination?, charts: charts?, settings: settings(given) })
+        let (settings, alarms) = (settings(given), alarms(given));
+        Some(Self { coordination: coordination?, charts: charts?, settings, alarms })
     }
 }
 
 fn settings(given: &Connections) -> StoreConfig {
-    let mut settings = StoreConfig::default();
-    let name = |place: &mut String, given: &Option<String>| {
-        if let Some(name) = text(given) {
-            *place = name;
-        }
-    };
-    name(&mut settings.notifications.name, &given.nats_stream_name);
+    let mut settings = store_config();
+    name(&mut settings.log.name, &given.nats_stream_name);
     name(&mut settings.assignments.name, &given.nats_kv_assignments);
     name(&mut settings.heartbeats.name, &given.nats_kv_heartbeats);
     name(&mut settings.stable_ids.name, &given.nats_kv_stable_ids);
     name(&mut settings.cursors.name, &given.nats_kv_cursors);
     name(&mut settings.election.name, &given.nats_kv_election);
     name(&mut settings.dead_letters.name, &given.nats_stream_dead_letters);
-    name(&mut settings.alarms.name, &given.nats_stream_alarms);
     settings
+}
+
+fn alarms(given: &Connections) -> LogConfig {
+    let mut alarms = alarm_log();
+    name(&mut alarms.name, &given.nats_stream_alarms);
+    alarms
+}
+
+fn name(place: &mut String, given: &Option<String>) {
+    if let Some(name) = text(given) {
+        *place = name;
+    }
 }
 
 fn coordination(

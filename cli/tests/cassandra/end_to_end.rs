@@ -12,9 +12,10 @@ use crate::util::fleet::{Ground, Member};
 use crate::util::run;
 use bytes::Bytes;
 use jiff::Timestamp;
-use phalanx_cluster::backend::{Backend as _, StoreConfig};
+use phalanx_cluster::backend::Backend as _;
 use phalanx_cluster_nats::Nats;
 use phalanx_defender::collector::Collector;
+use phalanx_defender::names::store_config;
 use phalanx_defender::record::{Chamber, Outcome};
 use phalanx_defender::store::cassandra::Config;
 use phalanx_defender::store::{Cassandra, ChartStore};
@@ -209,8 +210,8 @@ fn six_defenders_lose_nothing_and_double_nothing_whatever_befalls_them_and_their
         let store = Cassandra::connect(&Config::new(trial.ground.cassandra.clone())).await.unwrap();
         (Nats::connect(&config).await.unwrap(), Arc::new(store))
     });
-    let settings = StoreConfig::default();
-    let notifications = runtime.block_on(nats.log(&settings.notifications)).unwrap();
+    let settings = store_config();
+    let notifications = runtime.block_on(nats.log(&settings.log)).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let collector = Collector::new(store.clone(), notifications);
     let sending = runtime.spawn(send(fab.clone(), collector, stop.clone()));

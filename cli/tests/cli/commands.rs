@@ -151,14 +151,15 @@ fn dead_letters_are_listed_shown_replayed_and_dropped() {
 
 /// Puts messages into the log of etch-01:A that no collector would, while nobody has the folder.
 fn poison(folder: &Path, messages: &[&'static str]) {
-    use phalanx_cluster::backend::{AppendCondition, Embedded, StoreConfig, Stores};
+    use phalanx_cluster::backend::{AppendCondition, Embedded, Stores};
+    use phalanx_defender::names::store_config;
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let backend = Embedded::open(folder).unwrap();
-        let stores = Stores::open(&backend, &StoreConfig::default()).await.unwrap();
+        let stores = Stores::open(&backend, &store_config()).await.unwrap();
         for message in messages {
             let subject = "dc.etch-01.A.completed";
-            stores.notifications.append(subject, (*message).into(), AppendCondition::None).await.unwrap();
+            stores.log.append(subject, (*message).into(), AppendCondition::None).await.unwrap();
         }
         backend.close().await;
     });

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use crate::election_set::Set;
 use crate::util::fleet::{Ground, Member};
 use crate::util::running::strategy;
-use phalanx_cluster::backend::{Backend as _, StoreConfig};
+use phalanx_cluster::backend::Backend as _;
 use phalanx_cluster_nats::{Config, Nats};
+use phalanx_defender::names::store_config;
 use phalanx_election::client::Client;
 use phalanx_testkit::nats::Server;
 use phalanx_testkit::proxy::Proxy;
@@ -127,7 +128,7 @@ fn a_fleet_elects_through_the_agent_whoever_of_both_dies() {
     assert!(holder.starts_with(&format!("{id}.")), "{holder} and not {id}");
     runtime.block_on(async {
         let nats = Nats::connect(&Config::new(server.url())).await.unwrap();
-        let bucket = nats.bucket(&StoreConfig::default().election).await.unwrap();
+        let bucket = nats.bucket(&store_config().election).await.unwrap();
         assert!(bucket.get("leader").await.unwrap().is_none(), "no lease lies at NATS");
     });
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::util::fleet::{Ground, Member};
 use crate::util::running::{self, ask, csv, strategy};
 use crate::util::{phalanx_command, run};
-use phalanx_cluster::backend::{Backend as _, BucketConfig, LogConfig, StoreConfig, WatchEvent};
+use phalanx_cluster::backend::{Backend as _, BucketConfig, LogConfig, WatchEvent};
 use phalanx_cluster::core::planner::{Mode, Options, PlannerInput, Strategy, plan};
 use phalanx_cluster_nats::{Config, Nats};
+use phalanx_defender::names::{alarm_log, store_config};
 use phalanx_testkit::nats::Server;
 use phalanx_testkit::process;
 use phalanx_testkit::wait::until;
@@ -70,7 +71,7 @@ fn buckets_and_streams_have_the_names_they_are_given() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let nats = Nats::connect(&Config::new(server.url())).await.unwrap();
-        let usual = StoreConfig::default();
+        let usual = store_config();
         let open = async |config: &BucketConfig, name: &str| {
             nats.bucket(&BucketConfig { name: name.to_owned(), ..config.clone() }).await.unwrap()
         };
@@ -83,11 +84,9 @@ fn buckets_and_streams_have_the_names_they_are_given() {
         assert!(String::from_utf8_lossy(&claim.value).contains("u-1"), "the claim names the pod's uid");
         assert!(open(&usual.election, "fab1-election").await.get("leader").await.unwrap().is_some());
         assert!(open(&usual.cursors, "fab1-cursors").await.keys().await.unwrap().is_empty());
-        for (config, name) in [
-            (&usual.notifications, "fab1-runs"),
-            (&usual.dead_letters, "fab1-dead"),
-            (&usual.alarms, "fab1-alarms"),
-        ] {
+        for (config, name) in
+            [(&usual.log, "fab1-runs"), (&usual.dead_letters, "fab1-dead"), (&alarm_log(), "fab1-alarms")]
+        {
             let log = nats.log(&LogConfig { name: name.to_owned(), ..config.clone() }).await.unwrap();
             assert_eq!(log.info().await.unwrap().messages, 0);
         }
@@ -223,7 +222,7 @@ fn the_lease_is_renewed_at_half_of_its_length() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (stored, next) = runtime.block_on(async {
         let nats = Nats::connect(&Config::new(server.url())).await.unwrap();
-        let mut watch = nats.bucket(&StoreConfig::default().election).await.unwrap().watch().await.unwrap();
+        let mut watch = nats.bucket(&store_config().election).await.unwrap().watch().await.unwrap();
         let mut stored = async || loop {
             if let Some(WatchEvent::Put(entry)) = watch.next().await {
                 return entry.stored_at;

@@ -14,13 +14,13 @@ pub type PartitionList = [(Arc<str>, u64)];
 /// A moment on the clock of one process: time since an origin of its own, running through suspension.
 pub type Time = Duration;
 
-/// A stable id: `defender-N`.
+/// The number of a worker id. The name of the id has a prefix that the group gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u32);
 
 impl fmt::Display for WorkerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "defender-{}", self.0)
+        write!(f, "worker-{}", self.0)
     }
 }
 

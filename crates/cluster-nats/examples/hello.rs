@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use phalanx_cluster::backend::{AppendCondition, Backend, LogConfig, StoreConfig};
+use phalanx_cluster::backend::{AppendCondition, Backend, StoreConfig};
 use phalanx_cluster::core::Config;
-use phalanx_cluster::{Delivery, Failure, Handler, SubjectScheme, Worker};
+use phalanx_cluster::{Delivery, Failure, Handler, Worker};
 use phalanx_cluster_nats::Nats;
 
 /// What you do with a message.
@@ -24,19 +24,13 @@ impl Handler for Print {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("NATS_URL").unwrap_or_else(|_| "nats://127.0.0.1:4222".to_owned());
     let nats = Arc::new(Nats::connect(&phalanx_cluster_nats::Config::new(url)).await?);
-    let settings = StoreConfig {
-        notifications: LogConfig::new("WORK", ["work.*"]),
-        dead_letters: LogConfig::new("WORK-DEAD", ["dlq.*.*"]),
-        ..StoreConfig::default()
-    };
+    let hello = StoreConfig::of("hello");
     if let [_, partition, text] = &std::env::args().collect::<Vec<_>>()[..] {
-        let log = nats.log(&settings.notifications).await?;
-        log.append(&format!("work.{partition}"), text.clone().into(), AppendCondition::None).await?;
+        let log = nats.log(&hello.log).await?;
+        log.append(&hello.subjects.subject(partition), text.clone().into(), AppendCondition::None).await?;
         return Ok(());
     }
-    let worker = Worker::builder(nats)
-        .settings(settings)
-        .subjects(SubjectScheme::new("work", ""))
+    let worker = Worker::builder(hello, nats)
         .partitions((0..100).map(|n| (n.to_string(), 1)).collect::<Vec<_>>())
         .config(Config { fleet_size: Some(2), ..Config::default() })
         .handler(Print)

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use async_nats::jetstream::stream::Info;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use phalanx_cluster::backend::{Backend, BucketConfig, Error, Kv, Log, LogConfig, StoreConfig, validate};
+use phalanx_cluster::backend::{
+    Backend, BucketConfig, Error, Kv, Log, LogConfig, StoreConfig, StoreKind, validate,
+};
 use serde_json::Value;
 
 pub use config::{Config, Tls};
@@ -41,15 +43,17 @@ impl Nats {
         self.connection.client.server_info().version
     }
 
-    /// Removes all that a fleet of these settings keeps there: for whoever had it to themselves. What is not there is no
-    /// error.
-    pub fn remove<'a>(&'a self, settings: &'a StoreConfig) -> BoxFuture<'a, Result<(), Error>> {
+    /// Removes the buckets and logs of a group, and further logs. Those that do not exist are skipped.
+    pub fn remove<'a>(
+        &'a self,
+        config: &'a StoreConfig,
+        further: &'a [&'a LogConfig],
+    ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            let StoreConfig { stable_ids, heartbeats, assignments, election, cursors, .. } = settings;
-            let buckets = [stable_ids, heartbeats, assignments, election, cursors];
-            let buckets = buckets.map(|bucket| streams::bucket_stream(&bucket.name));
-            let logs = [&settings.notifications, &settings.dead_letters, &settings.alarms];
-            for stream in buckets.into_iter().chain(logs.map(|log| log.name.clone())) {
+            let buckets = config.buckets().map(|bucket| streams::bucket_stream(&bucket.name));
+            let logs = config.logs();
+            let logs = logs.iter().chain(further).map(|log| log.name.clone());
+            for stream in buckets.into_iter().chain(logs) {
                 let removed: Result<Value, _> =
                     self.connection.api(&format!("STREAM.DELETE.{stream}"), &Value::Null).await;
                 if let Err(trouble) = removed
@@ -84,5 +88,14 @@ impl Backend for Nats {
         validate::log(config)?;
         streams::ensure(&self.connection, &streams::log_config(config, self.replicas)).await?;
         Ok(Arc::new(log::Stream::new(self.connection.clone(), config)))
+    }
+
+    async fn description(&self, kind: StoreKind, name: &str) -> Result<String, Error> {
+        let config = streams::config(&self.connection, &streams::stream_of(kind, name)).await?;
+        Ok(config["description"].as_str().unwrap_or_default().to_owned())
+    }
+
+    async fn describe(&self, kind: StoreKind, name: &str, description: &str) -> Result<(), Error> {
+        streams::describe(&self.connection, &streams::stream_of(kind, name), description).await
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
-use phalanx_cluster::backend::{BucketConfig, Error, LogConfig};
+use phalanx_cluster::backend::{BucketConfig, Error, LogConfig, StoreKind};
 use serde_json::Value;
 
 use crate::connection::{Connection, RequestError};
@@ -23,10 +23,35 @@ pub(crate) fn bucket_stream(bucket: &str) -> String {
     format!("KV_{bucket}")
 }
 
+pub(crate) fn stream_of(kind: StoreKind, name: &str) -> String {
+    match kind {
+        StoreKind::Bucket => bucket_stream(name),
+        StoreKind::Log => name.to_owned(),
+    }
+}
+
+/// Returns the configuration of a stream as the server has it, with fields that this version does not know.
+pub(crate) async fn config(connection: &Connection, stream: &str) -> Result<Value, Error> {
+    let info: Result<Value, _> = connection.api(&format!("STREAM.INFO.{stream}"), &Value::Null).await;
+    match info {
+        Ok(mut info) => Ok(info["config"].take()),
+        Err(trouble) => Err(trouble.into_read_error(format!("configuration of {stream}"), stream)),
+    }
+}
+
+/// Replaces the description of a stream, and changes nothing else of it.
+pub(crate) async fn describe(connection: &Connection, stream: &str, description: &str) -> Result<(), Error> {
+    let mut config = config(connection, stream).await?;
+    config["description"] = description.into();
+    let updated: Result<Value, _> = connection.api(&format!("STREAM.UPDATE.{stream}"), &config).await;
+    updated.map(drop).map_err(|trouble| trouble.into_write_error(format!("description of {stream}"), stream))
+}
+
 pub(crate) fn bucket_config(config: &BucketConfig, replicas: usize) -> Config {
     let max_age = config.ttl.unwrap_or_default();
     Config {
         name: bucket_stream(&config.name),
+        description: config.description.clone(),
         subjects: vec![format!("$KV.{}.>", config.name)],
         max_messages_per_subject: config.history.into(),
         max_age,
@@ -41,6 +66,7 @@ pub(crate) fn log_config(config: &LogConfig, replicas: usize) -> Config {
     let limit = |limit: Option<u64>| limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1);
     Config {
         name: config.name.clone(),
+        description: config.description.clone(),
         subjects: config.subjects.clone(),
         max_messages_per_subject: -1,
         max_age: config.max_age.unwrap_or_default(),

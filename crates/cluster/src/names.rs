@@ -1,11 +1,15 @@
-//! Names of tools, chambers and other parts of a partition's name.
+//! Names: the parts of a partition's name, and the stored names of a group.
+
+mod group;
 
 use thiserror::Error;
 
-/// The longest a name may be.
+pub use self::group::{Bucket, BucketKey, Names};
+
+/// The maximum length of a name, in characters.
 pub const MAX_NAME_LEN: usize = 64;
 
-/// Why a name cannot be used.
+/// Error of a name that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
     /// It has no character.
@@ -35,10 +39,10 @@ pub enum NameError {
 ///
 /// ```
 /// use phalanx_cluster::names::check;
-/// assert!(check("etch-01").is_ok());
+/// assert!(check("orders-01").is_ok());
 /// assert_eq!(
-///     check("etch.01").unwrap_err().to_string(),
-///     "the name \"etch.01\" has '.' at position 5; allowed are A–Z a–z 0–9 - _ ="
+///     check("orders.01").unwrap_err().to_string(),
+///     "the name \"orders.01\" has '.' at position 7; allowed are A–Z a–z 0–9 - _ ="
 /// );
 /// ```
 pub fn check(name: &str) -> Result<(), NameError> {

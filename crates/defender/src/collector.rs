@@ -10,6 +10,7 @@ use phalanx_cluster::SubjectScheme;
 use phalanx_cluster::backend::{self, AppendCondition, Kv, Log};
 use thiserror::Error;
 
+use crate::names;
 use crate::notification::{BadContext, Notification, Rebaseline};
 use crate::record::{Chamber, Metadata};
 use crate::store::{ChartStore, StoreError};
@@ -60,7 +61,7 @@ pub struct Collector {
 impl Collector {
     /// Stores in that store and tells chambers in that log.
     pub fn new(store: Arc<dyn ChartStore>, log: Arc<dyn Log>) -> Self {
-        Self { store, log, subjects: SubjectScheme::default(), announce: None, listed: Arc::default() }
+        Self { store, log, subjects: names::subjects(), announce: None, listed: Arc::default() }
     }
 
     /// Adds a chamber that nobody has listed to those that are known, and says so in the bucket of the assignments.

@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use phalanx_cluster::SubjectScheme;
 use phalanx_cluster::backend::{AppendCondition, Error, Log, Message};
 use phalanx_cluster::core::Position;
 use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::names;
 use crate::record::Chamber;
 
 /// Which dead letter: the chamber and the place its message had, written `tool.chamber.generation-sequence`.
@@ -196,7 +196,7 @@ pub(crate) async fn reason(
 /// Sends the message to its chamber again, behind everything that waits there, and puts the letter away. Says where the
 /// message stands now.
 pub async fn replay(letters: &dyn Log, notifications: &dyn Log, letter: &DeadLetter) -> Result<u64, Error> {
-    let subject = SubjectScheme::default().subject(&letter.id.chamber.to_string());
+    let subject = names::subjects().subject(&letter.id.chamber.to_string());
     // A fresh id: under its own the broker might take it for the message that died. Asked twice, it is sent once.
     let id = format!("replay:{}", letter.id);
     let appended =

@@ -2,6 +2,7 @@
 //! leaves as one point on each of its *U-charts* (univariate control charts), judged, with alarms where it must.
 //!
 //! - [`notification`]: what stands in a chamber's log;
+//! - [`names`]: the stored and exported names of a defender fleet;
 //! - [`strategy`]: which charts which chambers get, by a file that is checked and can change while it is in use;
 //! - [`traces`]: from stored traces to the columns that equations need, and from files to stored traces;
 //! - [`judge`]: from values to judged points, alarms, and what the charts remember;
@@ -25,6 +26,7 @@ pub mod dead_letter;
 mod digest;
 pub mod judge;
 mod metrics;
+pub mod names;
 pub mod notification;
 pub mod pipeline;
 pub mod record;

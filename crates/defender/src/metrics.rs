@@ -1,6 +1,6 @@
 //! What one worker counts.
 
-use crate::pipeline;
+use crate::{names, pipeline};
 
 /// The metrics of one worker, coordination and pipeline, in one registry of its own. Clones are the same metrics.
 ///
@@ -13,7 +13,7 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let cluster = phalanx_cluster::Metrics::default();
+        let cluster = phalanx_cluster::Metrics::new(&names::names());
         let pipeline = pipeline::Metrics::new(cluster.registry());
         Self { cluster, pipeline }
     }

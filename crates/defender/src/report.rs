@@ -2,7 +2,6 @@
 
 use phalanx_cluster::backend::{self, Stores};
 use phalanx_cluster::core::Position;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -95,15 +94,7 @@ impl Report {
 
 /// How far the chamber has come.
 async fn committed(stores: &Stores, chamber: &Chamber) -> Result<Option<Position>, backend::Error> {
-    #[derive(Deserialize)]
-    struct Cursor {
-        generation: u64,
-        sequence: u64,
-    }
-    let key = format!("{}.{}", chamber.tool(), chamber.chamber());
-    let entry = stores.cursors.get(&key).await?;
-    let cursor = entry.and_then(|entry| serde_json::from_slice::<Cursor>(&entry.value).ok());
-    Ok(cursor.map(|Cursor { generation, sequence }| Position { generation, sequence }))
+    Ok(stores.cursor(&chamber.to_string()).await?.map(|cursor| cursor.position))
 }
 
 async fn points(store: &dyn ChartStore, chamber: &Chamber, of: &Context) -> Result<Vec<UChart>, StoreError> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use phalanx_cluster::backend::{Backend, Election, StoreConfig};
+use phalanx_cluster::backend::{Backend, Election, LogConfig, StoreConfig};
 use phalanx_cluster::core::{Config, Position, WorkerState};
 use phalanx_cluster::{
     HookError, Hooks, OwnedPartition, Problem, StartError, SubscriptionConfig, Worker, WorkerHandle, backend,
@@ -16,7 +16,6 @@ use phalanx_service::Watchdog;
 use thiserror::Error;
 use tokio::task::JoinSet;
 
-use crate::Metrics;
 use crate::cache::{self, Cache};
 use crate::collector::Collector;
 use crate::judge::Remark;
@@ -25,6 +24,7 @@ use crate::record::{Alarm, Chamber};
 use crate::store::{ChartStore, StoreError};
 use crate::strategy::{FileWatch, Holder, Reload};
 use crate::weights::{self, ChamberSource, Estimator, announce_import, follow_imports};
+use crate::{Metrics, names};
 
 /// How often the strategy file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -70,9 +70,11 @@ impl Observer for () {}
 pub struct Options {
     /// Times and sizes of the coordination.
     pub cluster: Config,
-    /// Names and sizes of buckets and logs.
+    /// Names and settings of buckets and logs.
     pub settings: StoreConfig,
-    /// How doorbells are hung.
+    /// Name and settings of the log of alarms.
+    pub alarms: LogConfig,
+    /// Settings of wake-up subscriptions.
     pub subscriptions: SubscriptionConfig,
     /// Who grants the leader's lease, if not the backend.
     pub election: Option<Arc<dyn Election>>,
@@ -94,7 +96,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             cluster: Config { process_timeout: Duration::from_secs(5), ..Config::default() },
-            settings: StoreConfig::default(),
+            settings: names::store_config(),
+            alarms: names::alarm_log(),
             subscriptions: SubscriptionConfig::default(),
             election: None,
             cache_mb: cache::SIZE_MB,
@@ -148,8 +151,8 @@ impl Defender {
             let settings = options.settings;
             let cache = Arc::new(Cache::new(Instant::now(), options.cache_mb)?);
             let assignments = backend.bucket(&settings.assignments).await?;
-            let alarms = backend.log(&settings.alarms).await?;
-            let notifications = backend.log(&settings.notifications).await?;
+            let alarms = backend::open_log(&*backend, &options.alarms, &settings.names).await?;
+            let notifications = backend.log(&settings.log).await?;
             let watchdog = Watchdog::default();
             let inside = Inside {
                 cache: cache.clone(),
@@ -170,8 +173,7 @@ impl Defender {
             };
             let pipeline = Pipeline::new(parts, options.metrics.pipeline().clone());
             let source = ChamberSource::new(store.clone(), assignments.clone(), options.weight_cache_ttl);
-            let mut builder = Worker::builder(backend)
-                .settings(settings)
+            let mut builder = Worker::builder(settings, backend)
                 .config(options.cluster)
                 .subscriptions(options.subscriptions)
                 .partitions(source)

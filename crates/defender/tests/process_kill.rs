@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet::{assert_as_recomputed, assert_each_once, options, start, submit};
-use phalanx_cluster::backend::{Embedded, StoreConfig, Stores};
+use phalanx_cluster::backend::{Embedded, Stores};
+use phalanx_defender::names::store_config;
 use phalanx_defender::store::{ChartStore, Sqlite};
 use phalanx_defender::weights;
 use phalanx_fab::Fab;
@@ -45,7 +46,7 @@ fn defender_process() {
         let fab = Fab::new(7, CHAMBERS);
         let chambers = weights::import(&fab.chambers_csv(), jiff::Timestamp::now()).unwrap();
         store.put_metadata(&chambers).await.unwrap();
-        let stores = Stores::open(&*backend, &StoreConfig::default()).await.unwrap();
+        let stores = Stores::open(&*backend, &store_config()).await.unwrap();
         let meeting: Arc<dyn phalanx_cluster::backend::Backend> = backend.clone();
         let defender = start(&meeting, &store, options(1)).await;
         let mut note = OpenOptions::new().create(true).append(true).open(folder.join("sent")).unwrap();
@@ -107,9 +108,9 @@ async fn a_defender_that_is_killed_again_and_again_loses_nothing_and_doubles_not
     }
     assert!(alarms > 0, "a fab with faults raises alarms");
     let backend = Embedded::open(path).unwrap();
-    let stores = Stores::open(&backend, &StoreConfig::default()).await.unwrap();
+    let stores = Stores::open(&backend, &store_config()).await.unwrap();
     assert_eq!(stores.dead_letters.info().await.unwrap().messages, 0);
-    assert_eq!(stores.notifications.info().await.unwrap().messages, ALL, "each was sent once");
+    assert_eq!(stores.log.info().await.unwrap().messages, ALL, "each was sent once");
     println!("measured: {ALL} runs, {} kills: lost 0, double 0, {alarms} alarms as recomputed", KILLS.len());
 }
 

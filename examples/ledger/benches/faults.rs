@@ -40,7 +40,7 @@ async fn main() {
     let waiting: Vec<Member> = (0..standbys).map(|n| fleet.start(&format!("s{n}"))).collect();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let versions = map(&nats).await.unwrap().0;
-    let log = nats.log(&settings(HISTORY).notifications).await.unwrap();
+    let log = nats.log(&settings(HISTORY).log).await.unwrap();
     let published = Published::default();
     let began = Instant::now();
     let publishing = tokio::spawn(publish(log, published.clone()));

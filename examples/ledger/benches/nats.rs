@@ -69,7 +69,7 @@ async fn map_applied(workers: usize) {
     let server = Server::start().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let nats = connect(&server.url(), 1).await;
-    let log = nats.log(&settings(1).notifications).await.unwrap();
+    let log = nats.log(&settings(1).log).await.unwrap();
     let published = Published::default();
     for part in 0..parts {
         published.publish(&log, part, 0).await;
@@ -111,7 +111,7 @@ async fn id_inherited() {
     .await;
     let mut ids = nats.bucket(&settings(1).stable_ids).await.unwrap().watch().await.unwrap();
     while ids.next().await != Some(WatchEvent::Current) {}
-    let log = nats.log(&settings(1).notifications).await.unwrap();
+    let log = nats.log(&settings(1).log).await.unwrap();
     let publishing = tokio::spawn(steadily(log, Published::default(), SHARE, 10));
     tokio::time::sleep(Duration::from_secs(2)).await;
     let mut first = members.remove(0);
@@ -132,7 +132,7 @@ async fn hand_over() {
     let server = Server::start().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let (_members, nats) = started(&server, dir.path(), PARTS, 10).await;
-    let log = nats.log(&settings(1).notifications).await.unwrap();
+    let log = nats.log(&settings(1).log).await.unwrap();
     let before = map(&nats).await.unwrap();
     let published = Published::default();
     let publishing = tokio::spawn(steadily(log, published.clone(), PARTS, 25));
@@ -191,7 +191,7 @@ async fn crash(standbys: usize) {
     let fleet = fleet_of(&server, dir.path(), PARTS, 5);
     let _waiting: Vec<Member> = (0..standbys).map(|n| fleet.start(&format!("s{n}"))).collect();
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let log = nats.log(&settings(1).notifications).await.unwrap();
+    let log = nats.log(&settings(1).log).await.unwrap();
     let published = Published::default();
     let publishing = tokio::spawn(steadily(log, published.clone(), PARTS, 15));
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -225,7 +225,7 @@ async fn waits() {
     let server = Server::start().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let (_members, nats) = started(&server, dir.path(), 500, 3).await;
-    let log = nats.log(&settings(1).notifications).await.unwrap();
+    let log = nats.log(&settings(1).log).await.unwrap();
     tokio::time::sleep(Duration::from_secs(3)).await;
     let published = Published::default();
     steadily(log, published.clone(), 500, SECONDS).await;

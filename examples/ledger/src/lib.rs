@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use clap::Parser;
-use phalanx_cluster::backend::{Backend, BucketConfig, LogConfig, StoreConfig};
+use phalanx_cluster::backend::{Backend, LogConfig, StoreConfig};
 use phalanx_cluster::core::Config;
 use phalanx_cluster::{
     Delivery, Failure, Handler, HookError, Hooks, Problem, Role, SubjectScheme, Worker, WorkerHandle,
@@ -52,14 +52,11 @@ pub struct Args {
     pub sweep: u64,
 }
 
-/// The buckets and logs of the ledger: the usual buckets, stream `WORK` with subjects `work.{n}`.
+/// Returns the buckets and logs of the group `ledger`, with stream `WORK` and its subjects `work.{n}` as the log.
 pub fn settings(history: u8) -> StoreConfig {
-    StoreConfig {
-        cursors: BucketConfig { history, ..BucketConfig::new("chamber-cursors") },
-        notifications: LogConfig::new("WORK", ["work.*"]),
-        dead_letters: LogConfig::new("WORK-DEAD", ["dlq.*.*"]),
-        ..StoreConfig::default()
-    }
+    let mut settings = StoreConfig::of("ledger").with_log(LogConfig::new("WORK", ["work.*"]), subjects());
+    settings.cursors.history = history;
+    settings
 }
 
 /// The subject of a partition.
@@ -152,9 +149,7 @@ pub async fn run(
         ..usual
     };
     let nats = Nats::connect(&config).await?;
-    let worker = Worker::builder(decorate(Arc::new(nats)))
-        .settings(settings(history))
-        .subjects(subjects())
+    let worker = Worker::builder(settings(history), decorate(Arc::new(nats)))
         .config(timing)
         .partitions((0..parts).map(|n| (n.to_string(), 1)).collect::<Vec<_>>())
         .handler(Ledger { lines: handles, before_commit })

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use phalanx_cluster::backend::{
     AppendCondition, Appended, Backend, BucketConfig, Embedded, Error, Kv, Log, LogConfig, LogInfo, Message,
-    WakeUpSubscription,
+    StoreKind, WakeUpSubscription,
 };
 use phalanx_defender::store::{ChartStore as _, Sqlite};
 use phalanx_defender::strategy::{Holder, Strategy};
@@ -35,6 +35,14 @@ impl Backend for Doorless {
 
     async fn log(&self, config: &LogConfig) -> Result<Arc<dyn Log>, Error> {
         Ok(Arc::new(DoorlessLog(self.inner.log(config).await?, self.clone())))
+    }
+
+    async fn description(&self, kind: StoreKind, name: &str) -> Result<String, Error> {
+        self.inner.description(kind, name).await
+    }
+
+    async fn describe(&self, kind: StoreKind, name: &str, description: &str) -> Result<(), Error> {
+        self.inner.describe(kind, name, description).await
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use phalanx_cluster::SubscriptionConfig;
 use phalanx_cluster::core::Config;
 use phalanx_cluster::core::planner::{self, Strategy};
+use phalanx_defender::names::{alarm_log, store_config};
 use phalanx_defender::worker::Options;
 
 use crate::data_folder::DataFolder;
@@ -60,7 +61,8 @@ impl Plan {
         let places = Places::new(&mut reader, &given.connections, &pod.0);
         let options = Options {
             cluster,
-            settings: places.as_ref().map(|places| places.settings.clone()).unwrap_or_default(),
+            settings: places.as_ref().map_or_else(store_config, |places| places.settings.clone()),
+            alarms: places.as_ref().map_or_else(alarm_log, |places| places.alarms.clone()),
             subscriptions: doorbells,
             cache_mb: reader.count(
                 "CACHE_SIZE_MB",
@@ -256,7 +258,7 @@ pub(super) mod tests {
 
     const CASES: [Case; 30] = [
         ("NATS_SERVERS", "nats://m:4222", |plan| nats(plan, |nats| nats.servers.clone()), "nats://m:4222"),
-        ("NATS_STREAM_NAME", "runs", |plan| plan.options.settings.notifications.name.clone(), "runs"),
+        ("NATS_STREAM_NAME", "runs", |plan| plan.options.settings.log.name.clone(), "runs"),
         ("NATS_KV_ASSIGNMENTS", "maps", |plan| plan.options.settings.assignments.name.clone(), "maps"),
         ("NATS_KV_HEARTBEATS", "beats", |plan| plan.options.settings.heartbeats.name.clone(), "beats"),
         ("NATS_KV_STABLE_IDS", "ids", |plan| plan.options.settings.stable_ids.name.clone(), "ids"),

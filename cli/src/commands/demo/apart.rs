@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use phalanx_cluster::backend::StoreConfig;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -43,7 +42,7 @@ impl Apart {
             // It ends with us, however we end: then its standard input does.
             .args(["defender", "--until-stdin-ends"])
             .env_clear()
-            .envs(variables(&ground.settings))
+            .envs(variables(ground))
             .env("NATS_SERVERS", &servers.urls)
             .env("CASSANDRA_HOSTS", &servers.cassandra.hosts)
             .env("CASSANDRA_KEYSPACE", &servers.cassandra.keyspace)
@@ -143,16 +142,17 @@ impl Drop for Apart {
 }
 
 /// The names of its buckets and streams.
-fn variables(settings: &StoreConfig) -> [(&'static str, &str); 8] {
+fn variables(ground: &Ground) -> [(&'static str, &str); 8] {
+    let settings = &ground.settings;
     [
         ("NATS_KV_STABLE_IDS", &settings.stable_ids.name),
         ("NATS_KV_HEARTBEATS", &settings.heartbeats.name),
         ("NATS_KV_ASSIGNMENTS", &settings.assignments.name),
         ("NATS_KV_ELECTION", &settings.election.name),
         ("NATS_KV_CURSORS", &settings.cursors.name),
-        ("NATS_STREAM_NAME", &settings.notifications.name),
+        ("NATS_STREAM_NAME", &settings.log.name),
         ("NATS_STREAM_DEAD_LETTERS", &settings.dead_letters.name),
-        ("NATS_STREAM_ALARMS", &settings.alarms.name),
+        ("NATS_STREAM_ALARMS", &ground.alarms.name),
     ]
 }
 

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use jiff::Timestamp;
-use phalanx_cluster::backend::{Backend, Embedded, Entry, StoreConfig};
-use phalanx_cluster::codec::{Bucket, Codec, Decoded, parse_key};
-use phalanx_cluster::core::types::Value;
+use phalanx_cluster::FleetView;
+use phalanx_cluster::backend::{Backend, Embedded, LogConfig, StoreConfig, Stores};
 use phalanx_cluster_nats::Nats;
+use phalanx_defender::names::{alarm_log, store_config};
 use phalanx_defender::store::cassandra::{Config, Replication};
 use phalanx_defender::store::{Cassandra, ChartStore, Sqlite};
 use phalanx_fab::STRATEGY;
@@ -51,14 +51,15 @@ impl Servers {
 const NAME: &str = "phalanx-demo";
 /// Where a demo notes its keyspace, among the assignments.
 const KEYSPACE: &str = "demo-keyspace";
-/// Whoever was heard within so many microseconds is there: three heartbeats.
-const HEARD_US: u64 = 6_000_000;
+/// A worker without a heartbeat for this long has crashed: three intervals.
+const SILENT_AFTER: Duration = Duration::from_secs(6);
 
 /// What the defenders of the demo share.
 pub(super) struct Ground {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) store: Arc<dyn ChartStore>,
     pub(super) settings: StoreConfig,
+    pub(super) alarms: LogConfig,
     pub(super) servers: Option<OnServers>,
     folder: TempDir,
 }
@@ -79,7 +80,8 @@ impl Ground {
             _ => Ok(Self {
                 backend: Arc::new(Embedded::in_memory()?),
                 store: Arc::new(Sqlite::open(&folder.path().join("charts.db"))?),
-                settings: StoreConfig::default(),
+                settings: store_config(),
+                alarms: alarm_log(),
                 servers: None,
                 folder,
             }),
@@ -88,9 +90,9 @@ impl Ground {
 
     async fn on_servers(urls: &str, hosts: &str, folder: TempDir) -> Result<Self> {
         let nats = Nats::connect(&phalanx_cluster_nats::Config::new(urls)).await?;
-        let settings = settings();
+        let (settings, alarms) = (settings(), alarms());
         // First, so that nothing is left behind where a fleet works: it has a stream of these subjects already.
-        nats.log(&settings.notifications)
+        nats.log(&settings.log)
             .await
             .context("the demo wants a NATS that serves no other fleet; `cargo xtask up nats` starts one")?;
         nobody_is_there(&nats, &settings).await?;
@@ -100,7 +102,7 @@ impl Ground {
         };
         if let Some(left) = left_keyspace(&nats, &settings).await? {
             in_keyspace(left)
-                .remove(&settings)
+                .remove(&settings, &alarms)
                 .await
                 .context("an earlier demo has left things behind there")?;
         }
@@ -109,7 +111,7 @@ impl Ground {
         nats.bucket(&settings.assignments).await?.put(KEYSPACE, keyspace.into()).await?;
         Cassandra::apply(&made.cassandra, Some(&Replication::Everywhere(1))).await?;
         let store = Arc::new(Cassandra::connect(&made.cassandra).await?);
-        Ok(Self { backend: Arc::new(nats), store, settings, servers: Some(made), folder })
+        Ok(Self { backend: Arc::new(nats), store, settings, alarms, servers: Some(made), folder })
     }
 
     /// The strategy of the demo, as a file.
@@ -120,49 +122,41 @@ impl Ground {
     /// Removes what was made, once all have left.
     pub(super) async fn clear(&self) -> Result<()> {
         match &self.servers {
-            Some(servers) => servers.remove(&self.settings).await,
+            Some(servers) => servers.remove(&self.settings, &self.alarms).await,
             None => Ok(()),
         }
     }
 }
 
 impl OnServers {
-    async fn remove(&self, settings: &StoreConfig) -> Result<()> {
+    async fn remove(&self, settings: &StoreConfig, alarms: &LogConfig) -> Result<()> {
         // Each for itself: what one server keeps is no reason to leave things at the other.
-        let removed = self.nats.remove(settings).await;
+        let removed = self.nats.remove(settings, &[alarms]).await;
         Cassandra::remove(&self.cassandra).await?;
         Ok(removed?)
     }
 }
 
 fn settings() -> StoreConfig {
-    let mut settings = StoreConfig::default();
-    for bucket in [
-        &mut settings.stable_ids,
-        &mut settings.heartbeats,
-        &mut settings.assignments,
-        &mut settings.election,
-        &mut settings.cursors,
-    ] {
+    let mut settings = store_config();
+    for bucket in settings.buckets_mut() {
         bucket.name = format!("{NAME}-{}", bucket.name);
     }
-    for log in [&mut settings.notifications, &mut settings.dead_letters, &mut settings.alarms] {
+    for log in [&mut settings.log, &mut settings.dead_letters] {
         log.name = format!("{NAME}-{}", log.name);
     }
     settings
 }
 
-/// Two demos would take each other's chambers.
+fn alarms() -> LogConfig {
+    let log = alarm_log();
+    LogConfig { name: format!("{NAME}-{}", log.name), ..log }
+}
+
+/// Refuses to start beside another demo: two demos would take each other's chambers.
 async fn nobody_is_there(nats: &Nats, settings: &StoreConfig) -> Result<()> {
-    let now = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
-    let codec = Codec::default();
-    let is_there = |beat: &Entry| {
-        let key = parse_key(Bucket::Heartbeats, &beat.key);
-        let said = key.and_then(|key| codec.decode(&key, &beat.value).ok());
-        let left = matches!(said, Some(Decoded::Value(Value::Heartbeat(beat))) if beat.left);
-        !left && now.saturating_sub(beat.stored_at) < HEARD_US
-    };
-    if nats.bucket(&settings.heartbeats).await?.entries().await?.values().any(is_there) {
+    let fleet = FleetView::read(&Stores::open(nats, settings).await?).await?;
+    if fleet.members.iter().any(|member| !member.has_left && member.heartbeat_age < SILENT_AFTER) {
         bail!(
             "another demo runs there, or was killed a few seconds ago: wait for its end, or name another NATS"
         );

@@ -32,7 +32,8 @@ impl Here {
         let cluster =
             Config { fleet_size: Some(size), scale_window: Duration::from_secs(1), ..usual.cluster };
         let pod = Some((name.to_owned(), format!("uid-{name}")));
-        let options = Options { cluster, pod, metrics, settings: ground.settings.clone(), ..usual };
+        let (settings, alarms) = (ground.settings.clone(), ground.alarms.clone());
+        let options = Options { cluster, pod, metrics, settings, alarms, ..usual };
         let strategy = Arc::new(Holder::new(Strategy::parse(STRATEGY)?));
         let observer = Arc::new(api.clone());
         let (backend, store) = (ground.backend.clone(), ground.store.clone());

@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use phalanx_cluster::backend::{Kv, WatchEvent};
-use phalanx_cluster::codec::{Bucket, Codec, Decoded, parse_key};
-use phalanx_cluster::core::types::{AssignmentMap, Heartbeat, Key, Value, WorkerId};
+use phalanx_cluster::Fleet;
+use phalanx_cluster::backend::{Stores, WatchEvent};
+use phalanx_cluster::codec::{Codec, Decoded};
+use phalanx_cluster::core::Cursor;
+use phalanx_cluster::core::types::{Key, Value};
+use phalanx_cluster::names::Bucket;
 use phalanx_defender::record::{Alarm, Chamber};
 use phalanx_defender::store::ChartStore;
 use phalanx_fsm::State as _;
@@ -31,24 +34,12 @@ pub(super) struct Lookout {
 }
 
 /// What was seen.
-#[derive(Default)]
 pub(super) struct Seen {
-    workers: BTreeMap<WorkerId, Heard>,
-    /// Who waits for an id, by the uid of its pod.
-    standbys: BTreeMap<Arc<str>, Heard>,
-    map: Option<Arc<AssignmentMap>>,
-    /// How many maps there were after the first, and what moved with them.
-    pub(super) maps: u64,
-    pub(super) moved: u64,
+    fleet: Fleet,
     /// Up to which message each chamber was committed, and when that was seen.
     commits: HashMap<Chamber, Vec<(u64, Instant)>>,
     /// By the time of their runs.
     alarms: BTreeMap<(Timestamp, Arc<str>), Alarm>,
-}
-
-struct Heard {
-    beat: Arc<Heartbeat>,
-    at: Instant,
 }
 
 /// A defender, as it is shown.
@@ -66,16 +57,12 @@ pub(super) struct Member {
 
 impl Lookout {
     pub(super) async fn open(ground: &Ground) -> anyhow::Result<Self> {
-        let seen = Arc::<Mutex<Seen>>::default();
+        let stores = Stores::open(&*ground.backend, &ground.settings).await?;
+        let fleet = Fleet::follow(&stores);
+        let seen = Seen { fleet, commits: HashMap::new(), alarms: BTreeMap::new() };
+        let seen = Arc::new(Mutex::new(seen));
         let mut looking = JoinSet::new();
-        for (which, config) in [
-            (Bucket::Heartbeats, &ground.settings.heartbeats),
-            (Bucket::Assignments, &ground.settings.assignments),
-            (Bucket::Cursors, &ground.settings.cursors),
-        ] {
-            let bucket = ground.backend.bucket(config).await?;
-            looking.spawn(follow(bucket, which, seen.clone()));
-        }
+        looking.spawn(follow_cursors(stores, seen.clone()));
         looking.spawn(read_alarms(ground.store.clone(), seen.clone()));
         Ok(Self { seen, _looking: Arc::new(looking) })
     }
@@ -89,24 +76,17 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn follow(bucket: Arc<dyn Kv>, which: Bucket, seen: Arc<Mutex<Seen>>) {
-    let codec = Codec::default();
+async fn follow_cursors(stores: Stores, seen: Arc<Mutex<Seen>>) {
+    let codec = Codec::new(stores.names.clone());
     loop {
-        if let Ok(mut watch) = bucket.watch().await {
+        if let Ok(mut watch) = stores.cursors.watch().await {
             while let Some(event) = watch.next().await {
-                match event {
-                    WatchEvent::Put(entry) => {
-                        let Some(key) = parse_key(which, &entry.key) else { continue };
-                        if let Ok(Decoded::Value(value)) = codec.decode(&key, &entry.value) {
-                            lock(&seen).note(key, value, Instant::now());
-                        }
-                    }
-                    WatchEvent::Delete { key, .. } => {
-                        if let Some(Key::StandbyHeartbeat(uid)) = parse_key(which, &key) {
-                            lock(&seen).standbys.remove(&uid);
-                        }
-                    }
-                    WatchEvent::Current | WatchEvent::Resumed { .. } => {}
+                let WatchEvent::Put(entry) = event else { continue };
+                let Some(key) = stores.names.parse_key(Bucket::Cursors, &entry.key) else { continue };
+                if let (Key::Cursor(partition), Ok(Decoded::Value(Value::Cursor(cursor)))) =
+                    (&key, codec.decode(&key, &entry.value))
+                {
+                    lock(&seen).note(partition, &cursor, Instant::now());
                 }
             }
         }
@@ -131,40 +111,19 @@ async fn read_alarms(store: Arc<dyn ChartStore>, seen: Arc<Mutex<Seen>>) {
 }
 
 impl Seen {
-    fn note(&mut self, key: Key, value: Value, at: Instant) {
-        match (key, value) {
-            (Key::Heartbeat(id), Value::Heartbeat(beat)) => {
-                // It waits no more.
-                self.standbys.remove(&beat.pod.uid);
-                self.workers.insert(id, Heard { beat, at });
-            }
-            (Key::StandbyHeartbeat(uid), Value::Heartbeat(beat)) => {
-                if beat.left {
-                    self.standbys.remove(&uid);
-                } else {
-                    self.standbys.insert(uid, Heard { beat, at });
-                }
-            }
-            (Key::Map, Value::Map(map)) => {
-                let newest = self.map.as_ref().map(|map| map.version);
-                // A new leader writes the map again as it was.
-                if newest.is_some_and(|newest| map.version > newest) {
-                    self.maps += 1;
-                    self.moved += map.moved as u64;
-                }
-                self.map = Some(map);
-            }
-            (Key::Cursor(partition), Value::Cursor(cursor)) => {
-                let Some(chamber) = Chamber::of_partition(&partition) else { return };
-                let commits = self.commits.entry(chamber).or_default();
-                let sequence = cursor.position.sequence;
-                // A cursor is also written when it is taken.
-                if commits.last().is_none_or(|(last, _)| sequence > *last) {
-                    commits.push((sequence, at));
-                }
-            }
-            _ => {}
+    fn note(&mut self, partition: &str, cursor: &Cursor, at: Instant) {
+        let Some(chamber) = Chamber::of_partition(partition) else { return };
+        let commits = self.commits.entry(chamber).or_default();
+        let sequence = cursor.position.sequence;
+        // A takeover also writes the cursor.
+        if commits.last().is_none_or(|(last, _)| sequence > *last) {
+            commits.push((sequence, at));
         }
+    }
+
+    /// Returns the number of maps after the first one, and of partitions that moved with them.
+    pub(super) fn publications(&self) -> (u64, u64) {
+        self.fleet.publications()
     }
 
     /// When a run was committed, if it is: with it, or with a later one of its chamber.
@@ -184,38 +143,36 @@ impl Seen {
     }
 
     pub(super) fn version(&self) -> u64 {
-        self.map.as_ref().map_or(0, |map| map.version.0)
+        self.fleet.view().map.map_or(0, |map| map.version.0)
     }
 
-    /// The pod that leads.
-    pub(super) fn leader(&self) -> Option<&str> {
-        self.workers.values().find(|one| one.beat.is_leader && !one.beat.left).map(|one| &*one.beat.pod.name)
+    /// Returns the pod that leads.
+    pub(super) fn leader(&self) -> Option<String> {
+        self.fleet.view().leader().map(|leader| leader.pod_name.to_string())
     }
 
-    /// How many chambers a pod owns.
+    /// Returns the number of chambers that a pod owns.
     pub(super) fn chambers_of(&self, pod: &str) -> usize {
-        let ids: Vec<WorkerId> =
-            self.workers.iter().filter(|(_, one)| &*one.beat.pod.name == pod).map(|(id, _)| *id).collect();
-        let assignments = self.map.iter().flat_map(|map| map.assignments.values());
-        assignments.filter(|assignment| ids.contains(&assignment.owner)).count()
+        let members = self.fleet.view().members;
+        members.iter().filter(|member| &*member.pod_name == pod).map(|member| member.partitions).sum()
     }
 
     pub(super) fn stands_by(&self, pod: &str) -> bool {
-        self.standbys.values().any(|one| &*one.beat.pod.name == pod)
+        self.fleet.view().members.iter().any(|member| member.id.is_none() && &*member.pod_name == pod)
     }
 
     /// Whether so many of these pods have all chambers between them and have applied the same map, or what is amiss.
     pub(super) fn settled(&self, pods: &[String], size: usize, chambers: usize) -> Result<(), String> {
-        let Some(map) = &self.map else { return Err("there is no map yet".to_owned()) };
-        let owners: BTreeSet<WorkerId> = map.assignments.values().map(|one| one.owner).collect();
-        let is_there = |id: &&WorkerId| {
-            self.workers.get(id).is_some_and(|Heard { beat, .. }| {
-                !beat.left
-                    && beat.applied_version >= map.version
-                    && pods.iter().any(|pod| **pod == *beat.pod.name)
-            })
+        let fleet = self.fleet.view();
+        let Some(map) = &fleet.map else { return Err("there is no map yet".to_owned()) };
+        let owners = map.assignments.values().map(|one| one.owner).collect::<BTreeSet<_>>();
+        let is_there = |member: &&phalanx_cluster::Member| {
+            !member.has_left
+                && member.id.is_some_and(|id| owners.contains(&id))
+                && member.applied_version >= map.version.0
+                && pods.iter().any(|pod| **pod == *member.pod_name)
         };
-        let there = owners.iter().filter(is_there).count();
+        let there = fleet.members.iter().filter(is_there).count();
         if (there, owners.len(), map.assignments.len()) == (size, size, chambers) {
             return Ok(());
         }
@@ -227,69 +184,40 @@ impl Seen {
         ))
     }
 
-    /// What each worker has to do.
-    fn weights(&self) -> BTreeMap<WorkerId, u64> {
-        let Some(map) = &self.map else { return BTreeMap::new() };
-        let mut weights: BTreeMap<WorkerId, u64> = map.workers.iter().map(|id| (*id, 0)).collect();
-        for assignment in map.assignments.values() {
-            *weights.entry(assignment.owner).or_default() += assignment.weight;
-        }
-        weights
-    }
-
     /// How evenly the weight is spread.
     pub(super) fn loads(&self) -> String {
-        let weights = self.weights();
-        let mean = mean(&weights);
-        let part = |weight: Option<&u64>| weight.map_or(0.0, |weight| 100.0 * *weight as f64 / mean);
-        let (low, high) = (part(weights.values().min()), part(weights.values().max()));
+        let statistics = self.fleet.view().statistics.unwrap_or_default();
+        let (low, high) = (100.0 * statistics.min_over_mean, 100.0 * statistics.max_over_mean);
         format!("loads from {low:.0} to {high:.0} % of the mean")
     }
 
     /// Everybody who is there, or whose chambers wait for it.
-    pub(super) fn members(&self, now: Instant) -> Vec<Member> {
-        let weights = self.weights();
-        let mean = mean(&weights);
-        let silence =
-            |heard: &Heard| Some(now.saturating_duration_since(heard.at)).filter(|silence| *silence > SILENT);
-        let state = |heard: &Heard| match silence(heard) {
-            _ if heard.beat.left => "LEFT".to_owned(),
-            Some(silence) => format!("silent {} s", silence.as_secs()),
-            None => heard.beat.state.name().to_owned(),
-        };
-        let owned = |id: &WorkerId| {
-            self.map.iter().flat_map(|map| map.assignments.values()).filter(|one| one.owner == *id).count()
-        };
-        let worker = |(id, heard): (&WorkerId, &Heard)| Member {
-            pod: heard.beat.pod.name.to_string(),
-            id: id.to_string(),
-            state: state(heard),
-            role: match (silence(heard), heard.beat.is_leader) {
-                (Some(_), _) => "",
-                (None, true) => "leader",
-                (None, false) => "follower",
+    pub(super) fn members(&self) -> Vec<Member> {
+        let fleet = self.fleet.view();
+        let mean = fleet.statistics.map_or(0.0, |statistics| statistics.mean_weight).max(1.0);
+        let is_silent = |member: &phalanx_cluster::Member| member.heartbeat_age > SILENT;
+        let shown = |member: &phalanx_cluster::Member| Member {
+            pod: member.pod_name.to_string(),
+            id: member.name.clone().unwrap_or_else(|| "-".to_owned()),
+            state: match member {
+                _ if member.has_left => "LEFT".to_owned(),
+                _ if is_silent(member) => format!("silent {} s", member.heartbeat_age.as_secs()),
+                _ => member.state.name().to_owned(),
             },
-            chambers: owned(id),
-            load: weights.get(id).map_or(0.0, |weight| *weight as f64 / mean),
+            role: match member {
+                _ if member.id.is_none() => "standby",
+                _ if is_silent(member) => "",
+                _ if member.is_leader => "leader",
+                _ => "follower",
+            },
+            chambers: member.partitions,
+            load: member.weight as f64 / mean,
         };
-        let standby = |heard: &Heard| Member {
-            pod: heard.beat.pod.name.to_string(),
-            id: "-".to_owned(),
-            state: state(heard),
-            role: "standby",
-            ..Member::default()
+        let in_map = |member: &phalanx_cluster::Member| {
+            member.id.is_some_and(|id| fleet.map.as_ref().is_some_and(|map| map.workers.contains(&id)))
         };
-        let matters = |(id, heard): &(&WorkerId, &Heard)| {
-            let gone = heard.beat.left || silence(heard).is_some();
-            !gone || weights.contains_key(id)
-        };
-        let waits = |heard: &&Heard| silence(heard).is_none();
-        let workers = self.workers.iter().filter(matters).map(worker);
-        workers.chain(self.standbys.values().filter(waits).map(standby)).collect()
+        let matters =
+            |member: &&phalanx_cluster::Member| !(member.has_left || is_silent(member)) || in_map(member);
+        fleet.members.iter().filter(matters).map(shown).collect()
     }
-}
-
-/// Never nothing, so that one can divide by it.
-fn mean(weights: &BTreeMap<WorkerId, u64>) -> f64 {
-    (weights.values().sum::<u64>() as f64 / weights.len().max(1) as f64).max(1.0)
 }

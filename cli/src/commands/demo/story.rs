@@ -79,7 +79,7 @@ impl Story {
 
         // The runs come evenly over the time, with some left for the end.
         let runs = (length.as_secs_f64() * 1.1) as u64 + 10;
-        let notifications = ground.backend.log(&ground.settings.notifications).await?;
+        let notifications = ground.backend.log(&ground.settings.log).await?;
         let collector = Collector::new(ground.store.clone(), notifications);
         let publishing =
             tokio::spawn(publish(fab.clone(), collector, runs, length.mul_f64(0.88), teller.sent.clone()));
@@ -164,18 +164,18 @@ impl Teller {
 
     /// A defender dies without a word.
     async fn crash(&mut self, processes: bool) -> Result<String> {
-        let leader = self.lookout.seen().leader().map(str::to_owned);
+        let leader = self.lookout.seen().leader();
         let follower = self.fleet.names().into_iter().find(|name| Some(name) != leader.as_ref());
         let Some(name) = follower else { bail!("every defender leads") };
         let lost = self.lookout.seen().chambers_of(&name);
-        let moved = self.lookout.seen().moved;
+        let (_, moved) = self.lookout.seen().publications();
         self.fleet.crash(&name).await;
         let died = Instant::now();
         let dies = if processes { "is killed with -9" } else { "dies" };
         self.say(&format!("CRASH    {name} {dies}; its {lost} chambers have no owner"));
         self.settle(DEFENDERS - 1).await?;
         let seen = self.lookout.seen();
-        let others = match seen.moved - moved {
+        let others = match seen.publications().1 - moved {
             moved if moved == lost as u64 => "nothing else moved".to_owned(),
             moved => format!("{moved} chambers moved"),
         };
@@ -190,7 +190,7 @@ impl Teller {
     /// The dead one comes back, and two more are added.
     async fn grow(&mut self, dead: &str) -> Result<()> {
         self.say(&format!("SCALE    {dead} is restarted, and two defenders are added: {SCALED}"));
-        let before = self.lookout.seen().moved;
+        let (_, before) = self.lookout.seen().publications();
         let asked = Instant::now();
         self.fleet.scale(SCALED).await?;
         self.fleet.start_as(dead, SCALED).await?;
@@ -202,7 +202,7 @@ impl Teller {
         self.say(&format!(
             "         after {:.1} s they have their share: {} of {CHAMBERS} chambers moved; {}",
             asked.elapsed().as_secs_f64(),
-            seen.moved - before,
+            seen.publications().1 - before,
             seen.loads()
         ));
         Ok(())
@@ -245,7 +245,8 @@ impl Teller {
             let latency = |run: &Published| {
                 Some(seen.committed_at(run)?.saturating_duration_since(run.at).as_secs_f64() * 1e3)
             };
-            (sent.iter().filter_map(latency).collect(), seen.maps, seen.moved)
+            let (maps, moved) = seen.publications();
+            (sent.iter().filter_map(latency).collect(), maps, moved)
         };
         for name in self.fleet.names().into_iter().rev() {
             self.fleet.stop(&name).await?;

@@ -127,7 +127,7 @@ impl Film {
             let (seen, sent) = (scene.lookout.seen(), story::lock(&scene.sent));
             picture.sent = sent.len();
             picture.committed = seen.committed(&sent);
-            picture.members = seen.members(Instant::now());
+            picture.members = seen.members();
             picture.alarm_count = seen.alarms().len();
             let latest = seen.alarms().rev().take(20);
             picture.alarms = latest.map(|alarm| (alarm.severity, shown(alarm))).collect();

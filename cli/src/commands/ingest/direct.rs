@@ -43,7 +43,7 @@ async fn work(
     // Before anything is stored: a strategy that cannot be read stops it.
     let strategy = if alone { Some(strategy()?) } else { None };
     // Sent before the worker starts, it is in the list of chambers when that is read first.
-    let collector = Collector::new(direct.store.clone(), direct.stores.notifications.clone())
+    let collector = Collector::new(direct.store.clone(), direct.stores.log.clone())
         .announcing(direct.stores.assignments.clone());
     let collected = collector.submit(&sent.chamber, &sent.context, sent.timestamp, &sent.chunks).await?;
     let worker = match strategy {

@@ -26,12 +26,12 @@ async fn info(js: &jetstream::Context, stream: &str) -> Info {
 async fn everything_a_fleet_has_made_can_be_removed_and_made_again() {
     let server = Server::start().unwrap();
     let nats = connect(&server.url()).await;
-    let settings = StoreConfig::default();
+    let settings = StoreConfig::of("fleet");
     Stores::open(&nats, &settings).await.unwrap();
-    nats.remove(&settings).await.unwrap();
+    nats.remove(&settings, &[]).await.unwrap();
     let left: Vec<String> = jetstream(&server).await.stream_names().try_collect().await.unwrap();
     assert_eq!(left, Vec::<String>::new());
-    nats.remove(&settings).await.expect("what is not there is no error");
+    nats.remove(&settings, &[]).await.expect("what is not there is no error");
     Stores::open(&nats, &settings).await.unwrap();
 }
 
@@ -39,31 +39,32 @@ async fn everything_a_fleet_has_made_can_be_removed_and_made_again() {
 async fn everything_a_fleet_needs_is_made_with_the_settings_of_the_design() {
     let server = Server::start().unwrap();
     let nats = connect(&server.url()).await;
-    Stores::open(&nats, &StoreConfig::default()).await.unwrap();
+    Stores::open(&nats, &StoreConfig::of("fleet")).await.unwrap();
     let js = jetstream(&server).await;
 
     let day = Duration::from_secs(24 * 60 * 60);
     for (bucket, history, ttl) in [
-        ("stable-ids", 1, day),
-        ("defender-heartbeats", 1, Duration::from_secs(30)),
-        ("defender-assignments", 10, Duration::ZERO),
-        ("defender-election", 1, Duration::ZERO),
-        ("chamber-cursors", 1, Duration::ZERO),
+        ("phalanx-fleet-ids", 1, day),
+        ("phalanx-fleet-heartbeats", 1, Duration::from_secs(30)),
+        ("phalanx-fleet-assignments", 10, Duration::ZERO),
+        ("phalanx-fleet-election", 1, Duration::ZERO),
+        ("phalanx-fleet-cursors", 1, Duration::ZERO),
     ] {
         let config = info(&js, &format!("KV_{bucket}")).await.config;
         assert_eq!(config.max_messages_per_subject, history, "{bucket}");
         assert_eq!(config.max_age, ttl, "{bucket}");
         assert_eq!((config.storage, config.num_replicas), (StorageType::File, 1), "{bucket}");
+        assert_eq!(config.description.as_deref(), Some("phalanx group fleet"), "{bucket}");
         // It is a bucket to other tools too.
         assert!(js.get_key_value(bucket).await.is_ok(), "{bucket}");
     }
     for (log, subject, age) in [
-        ("dc-notifications", "dc.*.*.completed", 7 * day),
-        ("dc-dead-letters", "dlq.*.*.*", Duration::ZERO),
-        ("dc-alarms", "alarm.*.*", 30 * day),
+        ("phalanx-fleet-log", "phalanx.fleet.log.>", 7 * day),
+        ("phalanx-fleet-dead-letters", "phalanx.fleet.dead-letters.>", Duration::ZERO),
     ] {
         let config = info(&js, log).await.config;
         assert_eq!(config.subjects, [subject]);
+        assert_eq!(config.description.as_deref(), Some("phalanx group fleet"), "{log}");
         assert_eq!(
             (config.retention, config.discard),
             (RetentionPolicy::Limits, DiscardPolicy::New),
@@ -74,7 +75,7 @@ async fn everything_a_fleet_needs_is_made_with_the_settings_of_the_design() {
     }
 
     // What is there as it should be is opened again.
-    Stores::open(&connect(&server.url()).await, &StoreConfig::default()).await.unwrap();
+    Stores::open(&connect(&server.url()).await, &StoreConfig::of("fleet")).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,7 +83,7 @@ async fn names_and_the_history_of_cursors_can_be_chosen() {
     let server = Server::start().unwrap();
     let nats = connect(&server.url()).await;
     let cursors = BucketConfig { history: 64, ..BucketConfig::new("other-cursors") };
-    Stores::open(&nats, &StoreConfig { cursors, ..StoreConfig::default() }).await.unwrap();
+    Stores::open(&nats, &StoreConfig { cursors, ..StoreConfig::of("fleet") }).await.unwrap();
     let js = jetstream(&server).await;
     assert_eq!(info(&js, "KV_other-cursors").await.config.max_messages_per_subject, 64);
 }

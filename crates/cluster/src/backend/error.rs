@@ -50,6 +50,18 @@ pub enum Error {
         /// The bucket or log.
         name: String,
     },
+    /// A bucket or log belongs to another group. It did not happen, and no retry helps.
+    #[error(
+        "{name} belongs to group {owner:?}; this is group {group:?}: use the name of that group, or other names"
+    )]
+    OtherGroup {
+        /// The bucket or log.
+        name: String,
+        /// The group that it belongs to.
+        owner: String,
+        /// The group that tried to use it.
+        group: String,
+    },
     /// A name, a setting or an address that cannot be used. It did not happen, and no retry helps.
     #[error("{what}: {reason}")]
     Invalid {
@@ -84,7 +96,10 @@ impl Error {
         match self {
             Self::Failed { .. } | Self::Missing { .. } => Retry::Safe,
             Self::Unknown { .. } => Retry::AfterReading,
-            Self::Conflict { .. } | Self::TooLarge { .. } | Self::Invalid { .. } => Retry::Useless,
+            Self::Conflict { .. }
+            | Self::TooLarge { .. }
+            | Self::OtherGroup { .. }
+            | Self::Invalid { .. } => Retry::Useless,
         }
     }
 
@@ -125,9 +140,11 @@ impl From<&Error> for WriteError {
         match error {
             Error::Conflict { .. } => Self::Conflict,
             Error::Unknown { .. } => Self::Unknown,
-            Error::Failed { .. } | Error::TooLarge { .. } | Error::Missing { .. } | Error::Invalid { .. } => {
-                Self::Failed
-            }
+            Error::Failed { .. }
+            | Error::TooLarge { .. }
+            | Error::Missing { .. }
+            | Error::OtherGroup { .. }
+            | Error::Invalid { .. } => Self::Failed,
         }
     }
 }

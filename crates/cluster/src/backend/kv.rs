@@ -25,12 +25,14 @@ pub struct BucketConfig {
     pub ttl: Option<Duration>,
     /// Whether it speaks only of running processes: a backend that lives in the only process empties it when it opens.
     pub volatile: bool,
+    /// The description of a bucket that is created. The description of an existing bucket stays.
+    pub description: Option<String>,
 }
 
 impl BucketConfig {
     /// A bucket that keeps one value of each key for ever.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), history: 1, ttl: None, volatile: false }
+        Self { name: name.into(), history: 1, ttl: None, volatile: false, description: None }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct LogConfig {
     pub max_messages: Option<u64>,
     /// How many bytes it takes; none: any number.
     pub max_bytes: Option<u64>,
+    /// The description of a log that is created. The description of an existing log stays.
+    pub description: Option<String>,
 }
 
 impl LogConfig {
@@ -37,6 +39,7 @@ impl LogConfig {
             duplicate_window: Duration::from_secs(120),
             max_messages: None,
             max_bytes: None,
+            description: None,
         }
     }
 }
@@ -156,6 +159,6 @@ impl WakeUpSubscription {
 
 impl fmt::Debug for WakeUpSubscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Doorbell")
+        f.write_str("WakeUpSubscription")
     }
 }

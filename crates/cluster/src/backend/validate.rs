@@ -109,9 +109,9 @@ mod tests {
 
     #[test]
     fn a_star_stands_for_one_token_and_an_arrow_for_one_or_more() {
-        assert!(matches("dc.*.*.completed", "dc.t1.c1.completed"));
-        assert!(!matches("dc.*.*.completed", "dc.t1.completed"));
-        assert!(!matches("dc.*.*.completed", "dc.t1.c1.completed.x"));
+        assert!(matches("run.*.*.done", "run.t1.c1.done"));
+        assert!(!matches("run.*.*.done", "run.t1.done"));
+        assert!(!matches("run.*.*.done", "run.t1.c1.done.x"));
         assert!(matches("dlq.>", "dlq.t.c.1-2"));
         assert!(!matches("dlq.>", "dlq"));
     }
@@ -121,7 +121,7 @@ mod tests {
         assert!(key("etch-01.A").is_ok());
         assert!(key("etch:01").unwrap_err().to_string().contains("':'"));
         assert!(key("a..b").is_err());
-        assert!(subject("dc.t.*.completed").unwrap_err().to_string().contains("'*'"));
+        assert!(subject("run.t.*.done").unwrap_err().to_string().contains("'*'"));
         assert!(subject("").is_err());
         assert!(message_id("t:c:ctx").is_ok());
         assert!(message_id("a\r\nb").is_err());

@@ -7,15 +7,24 @@ use crate::core::types::{
     WindowKind, WorkerIncarnation,
 };
 use crate::core::{Cursor, Position, PreviousOwner, WorkerState};
+use crate::names::Bucket;
 
 const NOW: &str = "2026-01-02T03:04:05Z";
+
+fn names() -> Names {
+    Names::of("jobs")
+}
+
+fn codec() -> Codec {
+    Codec::new(names())
+}
 
 fn holder() -> WorkerIncarnation {
     WorkerIncarnation { id: WorkerId(5), incarnation: Incarnation(1_700_000_000_000_001) }
 }
 
 fn pod() -> Pod {
-    Pod { name: "defender-7f8d9c".into(), uid: "550e8400".into() }
+    Pod { name: "pod-7f8d9c".into(), uid: "550e8400".into() }
 }
 
 fn map(partitions: usize) -> AssignmentMap {
@@ -30,7 +39,7 @@ fn map(partitions: usize) -> AssignmentMap {
         lifecycle: Lifecycle::Stable,
         workers: (0..8).map(WorkerId).collect(),
         assignments: (0..partitions)
-            .map(|i| (format!("tool{:03}:chamber{i}", i % 900).into(), assignment(i)))
+            .map(|i| (format!("shop{:03}:order{i}", i % 900).into(), assignment(i)))
             .collect(),
         fleet_size: Some(8),
         moved: 250,
@@ -107,7 +116,7 @@ fn json(bytes: &[u8]) -> serde_json::Value {
 
 #[test]
 fn every_value_comes_back_as_it_was() {
-    let codec = Codec::default();
+    let codec = codec();
     for (key, value) in values() {
         let stored = codec.encode(&key, &value, NOW);
         assert_eq!(codec.decode(&key, &stored), Ok(Decoded::Value(value)), "{key:?}");
@@ -117,16 +126,16 @@ fn every_value_comes_back_as_it_was() {
 #[test]
 fn every_key_comes_back_as_it_was() {
     for (key, _) in values() {
-        let place = bucket_key(&key);
-        assert_eq!(parse_key(place.bucket, &place.key), Some(key));
+        let place = names().bucket_key(&key);
+        assert_eq!(names().parse_key(place.bucket, &place.key), Some(key));
     }
-    assert_eq!(parse_key(Bucket::StableIds, "defender-007"), None);
-    assert_eq!(parse_key(Bucket::Assignments, "map.1.0"), None);
+    assert_eq!(names().parse_key(Bucket::StableIds, "jobs-007"), None);
+    assert_eq!(names().parse_key(Bucket::Assignments, "map.1.0"), None);
 }
 
 #[test]
-fn values_have_the_fields_of_the_requirements() {
-    let codec = Codec::default();
+fn values_have_neutral_fields() {
+    let codec = codec();
     codec
         .decode(
             &Key::Heartbeat(WorkerId(5)),
@@ -139,16 +148,16 @@ fn values_have_the_fields_of_the_requirements() {
     };
     let all = values();
     let expected: [(usize, &[&str]); 4] = [
-        (0, &["defenderId", "podUid", "podName", "claimedAt", "lastHeartbeat", "ttlSeconds", "v"]),
+        (0, &["workerId", "podUid", "podName", "claimedAt", "lastHeartbeat", "ttlSeconds", "v"]),
         (
             1,
             &[
-                "defenderId",
+                "workerId",
                 "podName",
                 "timestamp",
                 "isLeader",
                 "state",
-                "assignedChambers",
+                "assignedPartitions",
                 "messagesProcessed",
             ],
         ),
@@ -161,10 +170,11 @@ fn values_have_the_fields_of_the_requirements() {
                 "lifecycleState",
                 "firstAssignmentAt",
                 "assignments",
-                "defenderInfo",
-                "defenderCount",
-                "chamberCount",
+                "workerInfo",
+                "workerCount",
+                "partitionCount",
                 "statistics",
+                "group",
                 "leaderEpoch",
                 "fleetSize",
                 "v",
@@ -175,7 +185,7 @@ fn values_have_the_fields_of_the_requirements() {
             &[
                 "generation",
                 "sequence",
-                "contextId",
+                "messageId",
                 "stream",
                 "stamp",
                 "holder",
@@ -196,14 +206,14 @@ fn values_have_the_fields_of_the_requirements() {
         assert!(missing.is_empty(), "{:?} lacks {missing:?}", all[index].0);
     }
     let map = json(&codec.encode(&Key::Map, &all[5].1, NOW));
-    assert_eq!(map["defenderInfo"]["defender-5"]["podName"], "defender-7f8d9c");
-    assert_eq!(map["defenderInfo"]["defender-7"]["chambers"], 0);
-    assert_eq!(map["statistics"]["chambersMoved"], 250);
+    assert_eq!(map["workerInfo"]["jobs-5"]["podName"], "pod-7f8d9c");
+    assert_eq!(map["workerInfo"]["jobs-7"]["partitions"], 0);
+    assert_eq!(map["statistics"]["partitionsMoved"], 250);
     assert_eq!(map["statistics"]["movedWeight"], 2_100);
     assert_eq!(map["statistics"]["lowerBoundWeight"], 2_000);
     assert_eq!(map["statistics"]["ratioToLowerBound"], 1.05);
-    assert_eq!(map["statistics"]["avgChambersPerDefender"], 12.5);
-    assert_eq!(map["assignments"]["tool001:chamber1"], "defender-1");
+    assert_eq!(map["statistics"]["avgPartitionsPerWorker"], 12.5);
+    assert_eq!(map["assignments"]["shop001:order1"], "jobs-1");
 }
 
 #[test]
@@ -212,7 +222,7 @@ fn fields_of_a_later_version_survive_rewriting() {
         if matches!(key, Key::Heartbeat(_) | Key::StandbyHeartbeat(_)) {
             continue;
         }
-        let codec = Codec::default();
+        let codec = codec();
         let mut later = json(&codec.encode(&key, &value, NOW));
         later["v"] = 2.into();
         later["zone"] = serde_json::json!({ "rack": 4 });
@@ -224,17 +234,17 @@ fn fields_of_a_later_version_survive_rewriting() {
 
 #[test]
 fn a_cursor_is_released_only_by_the_incarnation_that_holds_it() {
-    let (codec, key) = (Codec::default(), Key::Cursor("tool:a".into()));
+    let (codec, key) = (codec(), Key::Cursor("tool:a".into()));
     let mut stored = json(&codec.encode(&key, &Value::Cursor(Arc::new(cursor().released())), NOW));
     assert_eq!(stored["released"], holder().incarnation.0);
     let is_released =
-        |stored: &serde_json::Value| match Codec::default().decode(&key, stored.to_string().as_bytes()) {
+        |stored: &serde_json::Value| match Codec::new(names()).decode(&key, stored.to_string().as_bytes()) {
             Ok(Decoded::Value(Value::Cursor(cursor))) => cursor.released,
             other => panic!("{other:?}"),
         };
     assert!(is_released(&stored));
     // A worker of an earlier version takes the cursor over and keeps the field that it does not know.
-    stored["holder"] = serde_json::json!({ "id": "defender-5", "incarnation": holder().incarnation.0 + 1 });
+    stored["holder"] = serde_json::json!({ "id": "jobs-5", "incarnation": holder().incarnation.0 + 1 });
     assert!(!is_released(&stored));
     stored["released"] = serde_json::Value::Null;
     assert!(!is_released(&stored));
@@ -242,7 +252,7 @@ fn a_cursor_is_released_only_by_the_incarnation_that_holds_it() {
 
 #[test]
 fn a_takeover_removes_the_mark_of_a_released_cursor() {
-    let (codec, key) = (Codec::default(), Key::Cursor("tool:a".into()));
+    let (codec, key) = (codec(), Key::Cursor("tool:a".into()));
     codec.decode(&key, &codec.encode(&key, &Value::Cursor(Arc::new(cursor().released())), NOW)).unwrap();
     let taken = cursor().released().taken_over(holder(), Version(5), PreviousOwner::Released);
     assert_eq!(json(&codec.encode(&key, &Value::Cursor(Arc::new(taken)), NOW)).get("released"), None);
@@ -250,7 +260,7 @@ fn a_takeover_removes_the_mark_of_a_released_cursor() {
 
 #[test]
 fn the_first_times_are_kept_by_renewals_and_publications() {
-    let codec = Codec::default();
+    let codec = codec();
     let later = "2026-01-02T04:00:00Z";
     for (index, field) in [(0, "claimedAt"), (5, "firstAssignmentAt")] {
         let (key, value) = values().swap_remove(index);
@@ -263,11 +273,11 @@ fn the_first_times_are_kept_by_renewals_and_publications() {
 
 #[test]
 fn a_bad_value_is_an_error_that_names_the_key_and_the_reason() {
-    let codec = Codec::default();
+    let codec = codec();
     for (key, value) in values() {
         for bad in [&b"{"[..], b"[]", b"{\"v\":1}", b"\xff\xfe", b""] {
             let error = codec.decode(&key, bad).unwrap_err();
-            assert!(error.to_string().contains(&bucket_key(&key).key), "{error}");
+            assert!(error.to_string().contains(&names().bucket_key(&key).key), "{error}");
         }
         // What was cut off anywhere is refused as well.
         let whole = codec.encode(&key, &value, NOW);
@@ -279,7 +289,7 @@ fn a_bad_value_is_an_error_that_names_the_key_and_the_reason() {
 
 #[test]
 fn a_map_with_a_bad_name_is_refused_with_the_name() {
-    let codec = Codec::default();
+    let codec = codec();
     let mut bad = map(3);
     bad.assignments.insert("tool.1:a".into(), Assignment { owner: WorkerId(0), weight: 1, adopted: false });
     let stored = codec.encode(&Key::Map, &Value::Map(Arc::new(bad)), NOW);
@@ -289,7 +299,7 @@ fn a_map_with_a_bad_name_is_refused_with_the_name() {
 
 #[test]
 fn a_hundred_thousand_partitions_lie_in_parts_that_fit() {
-    let codec = Codec::default();
+    let codec = codec();
     let map = Arc::new(map(100_000));
     let stored = codec.encode_map(&map, NOW, Duration::from_millis(14));
     let SplitMap { parts, current } = split(&stored, "15-7-abc").expect("it is too large for one value");
@@ -307,6 +317,17 @@ fn a_hundred_thousand_partitions_lie_in_parts_that_fit() {
 
 #[test]
 fn a_small_map_is_one_value() {
-    let stored = Codec::default().encode(&Key::Map, &Value::Map(Arc::new(map(500))), NOW);
+    let stored = codec().encode(&Key::Map, &Value::Map(Arc::new(map(500))), NOW);
     assert_eq!(split(&stored, "x"), None);
+}
+
+#[test]
+fn a_map_of_another_group_is_refused_with_both_names_and_one_without_a_group_is_read() {
+    let map = Value::Map(Arc::new(map(3)));
+    let theirs = Codec::new(Names::of("parcels").worker_prefix("jobs")).encode(&Key::Map, &map, NOW);
+    let error = codec().decode(&Key::Map, &theirs).unwrap_err().to_string();
+    assert!(error.contains("group \"parcels\"") && error.contains("group \"jobs\""), "{error}");
+    let mut old = json(&codec().encode(&Key::Map, &map, NOW));
+    old.as_object_mut().unwrap().remove("group");
+    assert_eq!(codec().decode(&Key::Map, old.to_string().as_bytes()), Ok(Decoded::Value(map)));
 }

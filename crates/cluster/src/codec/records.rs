@@ -6,156 +6,114 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use phalanx_fsm::State as _;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::keys::worker_id;
-use super::{FORMAT, UnknownFields, bucket_key};
+use super::object::{ObjectReader, ObjectWriter};
+use super::{FORMAT, UnknownFields};
 use crate::core::types::{
     Claim, ClusterState, Epoch, Heartbeat, Incarnation, Key, Lease, Pod, Value, Version, WindowKind,
-    WorkerId, WorkerIncarnation,
+    WorkerIncarnation,
 };
 use crate::core::{Cursor, Position, WorkerState};
+use crate::names::Names;
 
 type Read = Result<(Value, UnknownFields), String>;
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ClaimRecord {
-    v: u32,
-    defender_id: String,
-    pod_uid: String,
-    pod_name: String,
-    /// When the id was claimed; kept by every renewal.
-    claimed_at: String,
-    last_heartbeat: String,
-    ttl_seconds: u32,
-    #[serde(default)]
-    renewals: u64,
-    #[serde(flatten)]
-    rest: UnknownFields,
-}
-
-/// Where a claim's first time is remembered between its renewals.
+/// The time of the first claim, which every renewal keeps.
 const CLAIMED_AT: &str = "claimedAt";
 
-pub(super) fn claim(key: &Key, claim: &Claim, now: &str, mut rest: UnknownFields) -> Bytes {
+pub(super) fn claim(names: &Names, key: &Key, claim: &Claim, now: &str, mut rest: UnknownFields) -> Bytes {
     let since = rest.remove(CLAIMED_AT).filter(|_| claim.renewals > 0);
-    let record = ClaimRecord {
-        v: FORMAT,
-        defender_id: bucket_key(key).key,
-        pod_uid: claim.pod.uid.to_string(),
-        pod_name: claim.pod.name.to_string(),
-        claimed_at: since
-            .and_then(|since| since.as_str().map(str::to_owned))
-            .unwrap_or_else(|| now.to_owned()),
-        last_heartbeat: now.to_owned(),
-        ttl_seconds: 30,
-        renewals: claim.renewals,
-        rest,
+    let since = since.as_ref().and_then(|since| since.as_str()).unwrap_or(now);
+    ObjectWriter::new(names)
+        .field("v", &FORMAT)
+        .field("workerId", &names.bucket_key(key).key)
+        .field("podUid", &claim.pod.uid)
+        .field("podName", &claim.pod.name)
+        .field(CLAIMED_AT, since)
+        .field("lastHeartbeat", now)
+        .field("ttlSeconds", &30)
+        .field("renewals", &claim.renewals)
+        .unknown(&rest)
+        .finish()
+}
+
+pub(super) fn read_claim(names: &Names, bytes: &[u8]) -> Read {
+    let mut record = ObjectReader::parse(names, bytes)?;
+    let claimed_at: String = record.required(CLAIMED_AT)?;
+    let pod = Pod {
+        name: record.required::<String>("podName")?.into(),
+        uid: record.required::<String>("podUid")?.into(),
     };
-    bytes(&record)
+    let renewals = record.or_default("renewals")?;
+    record.skip(&["v", "workerId", "lastHeartbeat", "ttlSeconds"]);
+    let mut rest = record.unknown()?;
+    rest.insert(CLAIMED_AT.to_owned(), claimed_at.into());
+    Ok((Value::Claim(Claim { pod, renewals }), rest))
 }
 
-pub(super) fn read_claim(bytes: &[u8]) -> Read {
-    let record: ClaimRecord = parse(bytes)?;
-    let mut rest = record.rest;
-    rest.insert(CLAIMED_AT.to_owned(), record.claimed_at.into());
-    let pod = Pod { name: record.pod_name.into(), uid: record.pod_uid.into() };
-    Ok((Value::Claim(Claim { pod, renewals: record.renewals }), rest))
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct HeartbeatRecord {
-    v: u32,
-    /// None for a standby.
-    defender_id: Option<String>,
-    pod_name: String,
-    pod_uid: String,
-    #[serde(default)]
-    incarnation: u64,
-    serial: u64,
-    timestamp: String,
-    is_leader: bool,
-    state: String,
-    assigned_chambers: usize,
-    messages_processed: u64,
-    map_version: u64,
-    applied_version: u64,
-    cursor_version: u64,
-    #[serde(default)]
-    fleet_size: Option<u32>,
-}
-
-/// What a farewell shows as its state.
+/// The state that a leave record shows.
 const LEFT: &str = "LEFT";
 
-pub(super) fn heartbeat(beat: &Heartbeat, now: &str) -> Bytes {
-    bytes(&HeartbeatRecord {
-        v: FORMAT,
-        defender_id: beat.worker.map(|holder| holder.id.to_string()),
-        pod_name: beat.pod.name.to_string(),
-        pod_uid: beat.pod.uid.to_string(),
-        incarnation: beat.worker.map_or(0, |holder| holder.incarnation.0),
-        serial: beat.serial,
-        timestamp: now.to_owned(),
-        is_leader: beat.is_leader,
-        state: if beat.left { LEFT } else { beat.state.name() }.to_owned(),
-        assigned_chambers: beat.assigned,
-        messages_processed: beat.processed,
-        map_version: beat.map_version.0,
-        applied_version: beat.applied_version.0,
-        cursor_version: beat.cursor_version.0,
-        fleet_size: beat.fleet_size,
-    })
+pub(super) fn heartbeat(names: &Names, beat: &Heartbeat, now: &str) -> Bytes {
+    ObjectWriter::new(names)
+        .field("v", &FORMAT)
+        .field("workerId", &beat.worker.map(|worker| names.worker(worker.id)))
+        .field("podName", &beat.pod.name)
+        .field("podUid", &beat.pod.uid)
+        .field("incarnation", &beat.worker.map_or(0, |worker| worker.incarnation.0))
+        .field("serial", &beat.serial)
+        .field("timestamp", now)
+        .field("isLeader", &beat.is_leader)
+        .field("state", if beat.left { LEFT } else { beat.state.name() })
+        .field("assignedPartitions", &beat.assigned)
+        .field("messagesProcessed", &beat.processed)
+        .field("mapVersion", &beat.map_version.0)
+        .field("appliedVersion", &beat.applied_version.0)
+        .field("cursorVersion", &beat.cursor_version.0)
+        .field("fleetSize", &beat.fleet_size)
+        .finish()
 }
 
-pub(super) fn read_heartbeat(bytes: &[u8]) -> Result<Value, String> {
-    let record: HeartbeatRecord = parse(bytes)?;
-    let holder = match &record.defender_id {
-        Some(id) => Some(WorkerIncarnation { id: id_of(id)?, incarnation: Incarnation(record.incarnation) }),
+pub(super) fn read_heartbeat(names: &Names, bytes: &[u8]) -> Result<Value, String> {
+    let mut record = ObjectReader::parse(names, bytes)?;
+    let incarnation = Incarnation(record.or_default("incarnation")?);
+    let worker = match record.optional::<String>("workerId")? {
+        Some(id) => Some(WorkerIncarnation { id: names.require_worker(&id)?, incarnation }),
         None => None,
     };
-    let left = record.state == LEFT;
-    let state = if left { WorkerState::Shutdown } else { state_of(&record.state)? };
+    let state: String = record.required("state")?;
+    let left = state == LEFT;
     Ok(Value::Heartbeat(Arc::new(Heartbeat {
-        pod: Pod { name: record.pod_name.into(), uid: record.pod_uid.into() },
-        worker: holder,
-        serial: record.serial,
-        state,
+        pod: Pod {
+            name: record.required::<String>("podName")?.into(),
+            uid: record.required::<String>("podUid")?.into(),
+        },
+        worker,
+        serial: record.required("serial")?,
+        state: if left { WorkerState::Shutdown } else { state_of(&state)? },
         left,
-        is_leader: record.is_leader,
-        map_version: Version(record.map_version),
-        applied_version: Version(record.applied_version),
-        cursor_version: Version(record.cursor_version),
-        assigned: record.assigned_chambers,
-        processed: record.messages_processed,
-        fleet_size: record.fleet_size,
+        is_leader: record.required("isLeader")?,
+        map_version: Version(record.required("mapVersion")?),
+        applied_version: Version(record.required("appliedVersion")?),
+        cursor_version: Version(record.required("cursorVersion")?),
+        assigned: record.required("assignedPartitions")?,
+        processed: record.required("messagesProcessed")?,
+        fleet_size: record.optional("fleetSize")?,
     })))
 }
 
 #[derive(Serialize, Deserialize)]
-struct HolderRecord {
+struct OwnerRecord {
     id: String,
     incarnation: u64,
 }
 
-impl HolderRecord {
-    fn of(holder: WorkerIncarnation) -> Self {
-        Self { id: holder.id.to_string(), incarnation: holder.incarnation.0 }
-    }
-
-    fn read(&self) -> Result<WorkerIncarnation, String> {
-        Ok(WorkerIncarnation { id: id_of(&self.id)?, incarnation: Incarnation(self.incarnation) })
-    }
-}
-
-/// A lease of any election over a key: whoever holds it, in the words of its user.
+/// A lease of any election over a key.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct LeaseRecord {
     pub(crate) v: u32,
-    /// None after it was given back: the epoch stays.
+    /// None after the holder has resigned: the epoch stays.
     pub(crate) holder: Option<String>,
     pub(crate) epoch: u64,
     #[serde(default)]
@@ -166,50 +124,21 @@ pub(crate) struct LeaseRecord {
 
 impl LeaseRecord {
     pub(crate) fn bytes(&self) -> Bytes {
-        bytes(self)
+        serde_json::to_vec(self).expect("strings and numbers always become JSON").into()
     }
 }
 
-pub(super) fn lease(lease: &Lease, rest: UnknownFields) -> Bytes {
+pub(super) fn lease(names: &Names, lease: &Lease, rest: UnknownFields) -> Bytes {
     let Lease { holder, epoch, renewals } = lease;
-    let holder = Some(format_incarnation(*holder));
+    let holder = Some(names.format_incarnation(*holder));
     LeaseRecord { v: FORMAT, holder, epoch: epoch.0, renewals: *renewals, rest }.bytes()
 }
 
-pub(super) fn read_lease(bytes: &[u8]) -> Read {
-    let LeaseRecord { holder, epoch, renewals, rest, .. } = parse(bytes)?;
-    let holder = parse_incarnation(&holder.ok_or("nobody holds it")?)?;
+pub(super) fn read_lease(names: &Names, bytes: &[u8]) -> Read {
+    let LeaseRecord { holder, epoch, renewals, rest, .. } =
+        serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    let holder = names.parse_incarnation(&holder.ok_or("nobody holds it")?)?;
     Ok((Value::Lease(Lease { holder, epoch: Epoch(epoch), renewals }), rest))
-}
-
-/// A holder as one word: `defender-5.1763301234000000`.
-pub fn format_incarnation(holder: WorkerIncarnation) -> String {
-    format!("{}.{}", holder.id, holder.incarnation.0)
-}
-
-/// Parses the text of [`format_incarnation`].
-pub fn parse_incarnation(text: &str) -> Result<WorkerIncarnation, String> {
-    let bad = || format!("{text:?} is not the id of a worker and its incarnation, parted by a dot");
-    let (id, incarnation) = text.rsplit_once('.').ok_or_else(bad)?;
-    let incarnation = incarnation.parse().map_err(|_| bad())?;
-    Ok(WorkerIncarnation { id: worker_id(id).ok_or_else(bad)?, incarnation: Incarnation(incarnation) })
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct StateRecord {
-    v: u32,
-    state: String,
-    leader_epoch: u64,
-    #[serde(default)]
-    map_version: u64,
-    serial: u64,
-    timestamp: String,
-    window: Option<WindowRecord>,
-    /// What is left of each grace, in milliseconds.
-    graces: BTreeMap<String, u64>,
-    #[serde(flatten)]
-    rest: UnknownFields,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -225,100 +154,69 @@ const WINDOWS: [(WindowKind, &str); 3] = [
     (WindowKind::PlannedScale, "planned_scale"),
 ];
 
-pub(super) fn cluster_state(state: &ClusterState, now: &str, rest: UnknownFields) -> Bytes {
-    let window = state.window.map(|(kind, left)| {
-        let name = WINDOWS.iter().find(|(known, _)| *known == kind).map_or("", |(_, name)| name);
-        WindowRecord { kind: name.to_owned(), left_ms: millis(left) }
-    });
-    bytes(&StateRecord {
-        v: FORMAT,
-        state: state.state.name().to_owned(),
-        leader_epoch: state.epoch.0,
-        map_version: state.version.0,
-        serial: state.serial,
-        timestamp: now.to_owned(),
-        window,
-        graces: state.grace_periods.iter().map(|(id, left)| (id.to_string(), millis(*left))).collect(),
-        rest,
-    })
+/// Returns the stored name of a window.
+pub(crate) fn window_name(kind: WindowKind) -> &'static str {
+    WINDOWS.iter().find(|(known, _)| *known == kind).map(|(_, name)| *name).expect("every window has a name")
 }
 
-pub(super) fn read_cluster_state(bytes: &[u8]) -> Read {
-    let record: StateRecord = parse(bytes)?;
-    let window = match &record.window {
+pub(super) fn cluster_state(names: &Names, state: &ClusterState, now: &str, rest: &UnknownFields) -> Bytes {
+    let window = state
+        .window
+        .map(|(kind, left)| WindowRecord { kind: window_name(kind).to_owned(), left_ms: millis(left) });
+    let grace_periods: BTreeMap<String, u64> =
+        state.grace_periods.iter().map(|(id, left)| (names.worker(*id), millis(*left))).collect();
+    ObjectWriter::new(names)
+        .field("v", &FORMAT)
+        .field("state", state.state.name())
+        .field("leaderEpoch", &state.epoch.0)
+        .field("mapVersion", &state.version.0)
+        .field("serial", &state.serial)
+        .field("timestamp", now)
+        .field("window", &window)
+        .field("graces", &grace_periods)
+        .unknown(rest)
+        .finish()
+}
+
+pub(super) fn read_cluster_state(names: &Names, bytes: &[u8]) -> Read {
+    let mut record = ObjectReader::parse(names, bytes)?;
+    let window = match record.optional::<WindowRecord>("window")? {
         None => None,
         Some(WindowRecord { kind, left_ms }) => {
-            let known = WINDOWS.iter().find(|(_, name)| name == kind);
-            let (kind, _) = known.ok_or_else(|| format!("{kind:?} is no window"))?;
-            Some((*kind, Duration::from_millis(*left_ms)))
+            let known = WINDOWS.iter().find(|(_, name)| *name == kind);
+            let (kind, _) = known.ok_or_else(|| format!("unknown window {kind:?}"))?;
+            Some((*kind, Duration::from_millis(left_ms)))
         }
     };
-    let graces = record
-        .graces
+    let grace_periods = record
+        .required::<BTreeMap<String, u64>>("graces")?
         .iter()
-        .map(|(id, left)| Ok((id_of(id)?, Duration::from_millis(*left))))
+        .map(|(id, left)| Ok((names.require_worker(id)?, Duration::from_millis(*left))))
         .collect::<Result<_, String>>()?;
     let state = ClusterState {
-        state: state_of(&record.state)?,
-        epoch: Epoch(record.leader_epoch),
-        version: Version(record.map_version),
-        serial: record.serial,
+        state: state_of(&record.required::<String>("state")?)?,
+        epoch: Epoch(record.required("leaderEpoch")?),
+        version: Version(record.or_default("mapVersion")?),
+        serial: record.required("serial")?,
         window,
-        grace_periods: graces,
+        grace_periods,
     };
-    Ok((Value::ClusterState(Arc::new(state)), record.rest))
+    record.skip(&["v", "timestamp"]);
+    Ok((Value::ClusterState(Arc::new(state)), record.unknown()?))
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SizeRecord {
-    v: u32,
-    fleet_size: u32,
-    #[serde(flatten)]
-    rest: UnknownFields,
+pub(super) fn fleet_size(names: &Names, fleet_size: u32, rest: &UnknownFields) -> Bytes {
+    ObjectWriter::new(names).field("v", &FORMAT).field("fleetSize", &fleet_size).unknown(rest).finish()
 }
 
-pub(super) fn fleet_size(fleet_size: u32, rest: UnknownFields) -> Bytes {
-    bytes(&SizeRecord { v: FORMAT, fleet_size, rest })
-}
-
-pub(super) fn read_fleet_size(bytes: &[u8]) -> Read {
-    let record: SizeRecord = parse(bytes)?;
-    if record.fleet_size == 0 {
-        return Err("the fleet size is 0; it must be 1 or more".to_owned());
+pub(super) fn read_fleet_size(names: &Names, bytes: &[u8]) -> Read {
+    let mut record = ObjectReader::parse(names, bytes)?;
+    let fleet_size: u32 = record.required("fleetSize")?;
+    if fleet_size == 0 {
+        return Err("fleetSize is 0; it must be 1 or more".to_owned());
     }
-    Ok((Value::FleetSize(record.fleet_size), record.rest))
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct CursorRecord {
-    v: u32,
-    generation: u64,
-    sequence: u64,
-    context_id: String,
-    stream: u64,
-    stamp: u64,
-    holder: HolderRecord,
-    version: u64,
-    take: u64,
-    failures: u32,
-    deaths: u32,
-    #[serde(default)]
-    solo: bool,
-    #[serde(default)]
-    dead: Option<String>,
-    #[serde(default)]
-    judged: Option<u64>,
-    clean_to: u64,
-    #[serde(default)]
-    base: Option<PositionRecord>,
-    /// The incarnation that released the cursor. A worker that does not know this field keeps it when it takes the cursor
-    /// over, so it counts only if it names the holder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    released: Option<u64>,
-    #[serde(flatten)]
-    rest: UnknownFields,
+    record.skip(&["v"]);
+    Ok((Value::FleetSize(fleet_size), record.unknown()?))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -327,71 +225,72 @@ struct PositionRecord {
     sequence: u64,
 }
 
-pub(super) fn cursor(cursor: &Cursor, rest: UnknownFields) -> Bytes {
-    bytes(&CursorRecord {
-        v: FORMAT,
-        generation: cursor.position.generation,
-        sequence: cursor.position.sequence,
-        context_id: cursor.message_id.to_string(),
-        stream: cursor.log_id,
-        stamp: cursor.write_timestamp,
-        holder: HolderRecord::of(cursor.owner),
-        version: cursor.version.0,
-        take: cursor.fencing_token,
-        failures: cursor.failures,
-        deaths: cursor.worker_crashes,
-        solo: cursor.isolated,
-        dead: cursor.dead_letter_reason.as_deref().map(str::to_owned),
-        judged: cursor.counted_sequence,
-        clean_to: cursor.watermark,
-        base: cursor
-            .state_position
-            .map(|Position { generation, sequence }| PositionRecord { generation, sequence }),
-        released: cursor.released.then_some(cursor.owner.incarnation.0),
-        rest,
-    })
-}
-
-pub(super) fn read_cursor(bytes: &[u8]) -> Read {
-    let record: CursorRecord = parse(bytes)?;
-    let released = record.released == Some(record.holder.incarnation);
-    let cursor = Cursor {
-        position: Position { generation: record.generation, sequence: record.sequence },
-        state_position: record
-            .base
-            .map(|PositionRecord { generation, sequence }| Position { generation, sequence }),
-        message_id: record.context_id.into(),
-        log_id: record.stream,
-        write_timestamp: record.stamp,
-        owner: record.holder.read()?,
-        version: Version(record.version),
-        fencing_token: record.take,
-        failures: record.failures,
-        worker_crashes: record.deaths,
-        isolated: record.solo,
-        dead_letter_reason: record.dead.map(Into::into),
-        counted_sequence: record.judged,
-        watermark: record.clean_to,
-        released,
+pub(super) fn cursor(names: &Names, cursor: &Cursor, rest: &UnknownFields) -> Bytes {
+    let owner = OwnerRecord { id: names.worker(cursor.owner.id), incarnation: cursor.owner.incarnation.0 };
+    let base = cursor
+        .state_position
+        .map(|Position { generation, sequence }| PositionRecord { generation, sequence });
+    let record = ObjectWriter::new(names)
+        .field("v", &FORMAT)
+        .field("generation", &cursor.position.generation)
+        .field("sequence", &cursor.position.sequence)
+        .field("messageId", &cursor.message_id)
+        .field("stream", &cursor.log_id)
+        .field("stamp", &cursor.write_timestamp)
+        .field("holder", &owner)
+        .field("version", &cursor.version.0)
+        .field("take", &cursor.fencing_token)
+        .field("failures", &cursor.failures)
+        .field("deaths", &cursor.worker_crashes)
+        .field("solo", &cursor.isolated)
+        .field("dead", &cursor.dead_letter_reason)
+        .field("judged", &cursor.counted_sequence)
+        .field("cleanTo", &cursor.watermark)
+        .field("base", &base);
+    let record = match cursor.released {
+        true => record.field("released", &cursor.owner.incarnation.0),
+        false => record,
     };
-    Ok((Value::Cursor(Arc::new(cursor)), record.rest))
+    record.unknown(rest).finish()
 }
 
-pub(super) fn id_of(text: &str) -> Result<WorkerId, String> {
-    worker_id(text).ok_or_else(|| format!("{text:?} is no id; ids are defender-0, defender-1, …"))
+pub(super) fn read_cursor(names: &Names, bytes: &[u8]) -> Read {
+    let mut record = ObjectReader::parse(names, bytes)?;
+    let holder: OwnerRecord = record.required("holder")?;
+    let owner = WorkerIncarnation {
+        id: names.require_worker(&holder.id)?,
+        incarnation: Incarnation(holder.incarnation),
+    };
+    let cursor = Cursor {
+        position: Position {
+            generation: record.required("generation")?,
+            sequence: record.required("sequence")?,
+        },
+        state_position: record
+            .optional("base")?
+            .map(|PositionRecord { generation, sequence }| Position { generation, sequence }),
+        message_id: record.required::<String>("messageId")?.into(),
+        log_id: record.required("stream")?,
+        write_timestamp: record.required("stamp")?,
+        owner,
+        version: Version(record.required("version")?),
+        fencing_token: record.required("take")?,
+        failures: record.required("failures")?,
+        worker_crashes: record.required("deaths")?,
+        isolated: record.or_default("solo")?,
+        dead_letter_reason: record.optional::<String>("dead")?.map(Into::into),
+        counted_sequence: record.optional("judged")?,
+        watermark: record.required("cleanTo")?,
+        // The incarnation that released the cursor. A worker that does not know this field keeps it when it takes the
+        // cursor over, so it counts only if it names the owner.
+        released: record.optional("released")? == Some(holder.incarnation),
+    };
+    record.skip(&["v"]);
+    Ok((Value::Cursor(Arc::new(cursor)), record.unknown()?))
 }
 
 fn state_of(name: &str) -> Result<WorkerState, String> {
-    WorkerState::from_name(name).ok_or_else(|| format!("{name:?} is no state of a worker"))
-}
-
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(bytes).map_err(|e| e.to_string())
-}
-
-fn bytes(record: &impl Serialize) -> Bytes {
-    // Strings and numbers always become JSON.
-    serde_json::to_vec(record).unwrap_or_default().into()
+    WorkerState::from_name(name).ok_or_else(|| format!("unknown worker state {name:?}"))
 }
 
 fn millis(time: Duration) -> u64 {

@@ -15,11 +15,13 @@ use super::clock;
 use super::hooks::HookQueue;
 use super::leases::LeaseAdapter;
 use super::problem::Problem;
-use super::subjects::SubjectScheme;
-use crate::backend::{self, Backend, Election, Error, Kv, KvElection, Log, StoreConfig};
-use crate::codec::{self, Bucket, Codec, Decoded, PartManifest, bucket_key};
+use crate::backend::{
+    self, Backend, Election, Error, Kv, KvElection, Log, StoreConfig, StoreKind, open_bucket, open_log,
+};
+use crate::codec::{self, Codec, Decoded, PartManifest};
 use crate::core::types::{Entry, Key, PartitionList, Revision, Value};
 use crate::core::{Condition, Event, Purpose, ReadError, RequestId, WriteError, Written};
+use crate::names::{Bucket, BucketKey};
 
 /// An answer that has not come by then does not count any more.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
@@ -39,7 +41,7 @@ const RECREATE_INTERVAL: Duration = Duration::from_secs(1);
 /// Everything that requests need.
 pub(super) struct BackendClient {
     pub(super) backend: Arc<dyn Backend>,
-    pub(super) settings: StoreConfig,
+    pub(super) config: StoreConfig,
     stable_ids: Arc<dyn Kv>,
     heartbeats: Arc<dyn Kv>,
     assignments: Arc<dyn Kv>,
@@ -48,7 +50,6 @@ pub(super) struct BackendClient {
     cursors: Arc<dyn Kv>,
     /// The log and the dead letters, where there are some.
     pub(super) logs: Option<(Arc<dyn Log>, Arc<dyn Log>)>,
-    pub(super) subjects: SubjectScheme,
     pub(super) codec: Codec,
     pub(super) hooks: HookQueue,
     /// The newest time of the broker that was seen, in microseconds.
@@ -61,40 +62,82 @@ impl BackendClient {
     /// Opens what a worker uses: the buckets, and the logs if it reads one.
     pub(super) async fn open(
         backend: Arc<dyn Backend>,
-        settings: StoreConfig,
-        subjects: SubjectScheme,
+        config: StoreConfig,
         with_log: bool,
         election: Option<Arc<dyn Election>>,
         hooks: HookQueue,
     ) -> Result<Self, Error> {
-        let election_bucket = backend.bucket(&settings.election).await?;
+        let names = &config.names;
+        let open = async |bucket: Bucket| open_bucket(&*backend, config.bucket(bucket), names).await;
+        let election_bucket = open(Bucket::Election).await?;
         let election = election.unwrap_or_else(|| {
-            Arc::new(KvElection::new(election_bucket.clone(), bucket_key(&Key::Lease).key))
+            Arc::new(KvElection::new(election_bucket.clone(), names.bucket_key(&Key::Lease).key))
         });
         let logs = match with_log {
             true => Some((
-                backend.log(&settings.notifications).await?,
-                backend.log(&settings.dead_letters).await?,
+                open_log(&*backend, &config.log, names).await?,
+                open_log(&*backend, &config.dead_letters, names).await?,
             )),
             false => None,
         };
-        Ok(Self {
-            stable_ids: backend.bucket(&settings.stable_ids).await?,
-            heartbeats: backend.bucket(&settings.heartbeats).await?,
-            assignments: backend.bucket(&settings.assignments).await?,
+        let client = Self {
+            stable_ids: open(Bucket::StableIds).await?,
+            heartbeats: open(Bucket::Heartbeats).await?,
+            assignments: open(Bucket::Assignments).await?,
             election_bucket,
-            election: LeaseAdapter::new(election),
-            cursors: backend.bucket(&settings.cursors).await?,
+            election: LeaseAdapter::new(election, names.clone()),
+            cursors: open(Bucket::Cursors).await?,
             logs,
-            backend,
-            settings,
-            subjects,
-            codec: Codec::default(),
+            codec: Codec::new(names.clone()),
             hooks,
             broker_time: AtomicU64::new(0),
             last_report: Mutex::new(None),
             last_recreation: Mutex::new(None),
-        })
+            backend,
+            config,
+        };
+        client.check_map_group().await?;
+        client.adopt_stores().await;
+        Ok(client)
+    }
+
+    /// Refuses to start if the map names another group.
+    async fn check_map_group(&self) -> Result<(), Error> {
+        let Some(entry) = self.assignments.get(&self.bucket_key(&Key::Map).key).await? else { return Ok(()) };
+        let group = self.config.names.group();
+        match codec::group_of(&entry.value) {
+            Some(owner) if owner != group => Err(Error::OtherGroup {
+                name: format!("the map in bucket {}", self.config.assignments.name),
+                owner,
+                group: group.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Names this group in buckets and logs that name none: those of a version that knew no groups.
+    async fn adopt_stores(&self) {
+        let buckets = self.config.buckets().map(|bucket| (StoreKind::Bucket, &bucket.name));
+        let logs = self.config.logs().map(|log| (StoreKind::Log, &log.name));
+        let logs = logs.into_iter().filter(|_| self.logs.is_some());
+        let mut adopted = Vec::new();
+        for (kind, name) in buckets.into_iter().chain(logs) {
+            match backend::adopt(&*self.backend, kind, name, &self.config.names).await {
+                Ok(true) => adopted.push(format!("{kind} {name}")),
+                Ok(false) => {}
+                // The worker can do its work without a description.
+                Err(error) => self.hooks.report(Problem::Backend(error)),
+            }
+        }
+        if !adopted.is_empty() {
+            let group = self.config.names.group().to_owned();
+            self.hooks.report(Problem::StoresAdopted { group, stores: adopted });
+        }
+    }
+
+    /// Returns the bucket and key of a value.
+    pub(super) fn bucket_key(&self, key: &Key) -> BucketKey {
+        self.config.names.bucket_key(key)
     }
 
     pub(super) fn bucket(&self, bucket: Bucket) -> &Arc<dyn Kv> {
@@ -153,15 +196,15 @@ impl BackendClient {
 
     /// Makes whatever is not there. Those that are there are only looked at.
     async fn recreate_missing(&self) {
-        let StoreConfig { stable_ids, heartbeats, assignments, election, cursors, .. } = &self.settings;
-        for bucket in [stable_ids, heartbeats, assignments, election, cursors] {
-            if let Err(error) = self.backend.bucket(bucket).await {
+        let names = &self.config.names;
+        for bucket in self.config.buckets() {
+            if let Err(error) = open_bucket(&*self.backend, bucket, names).await {
                 self.hooks.report(Problem::Backend(error));
             }
         }
         if self.logs.is_some() {
-            for log in [&self.settings.notifications, &self.settings.dead_letters] {
-                if let Err(error) = self.backend.log(log).await {
+            for log in self.config.logs() {
+                if let Err(error) = open_log(&*self.backend, log, names).await {
                     self.hooks.report(Problem::Backend(error));
                 }
             }
@@ -189,7 +232,7 @@ impl BackendClient {
         condition: Condition,
         took: Duration,
     ) -> Result<Written, Error> {
-        let place = bucket_key(key);
+        let place = self.bucket_key(key);
         if let Value::Lease(lease) = value {
             // Whoever wants to lead has time; whoever leads must know soon.
             let patience = if lease.renewals == 0 { ACQUIRE_TIMEOUT } else { TIMEOUT };
@@ -260,7 +303,7 @@ impl BackendClient {
             .filter_map(|key| map_of(key).map(|(version, unique)| (key.clone(), version, unique)))
             .collect();
         versions.extend(parts.iter().map(|(_, version, unique)| (*version, unique.as_str())));
-        let current = match kv.get(&bucket_key(&Key::Map).key).await? {
+        let current = match kv.get(&self.bucket_key(&Key::Map).key).await? {
             Some(entry) => match self.codec.decode(&Key::Map, &entry.value) {
                 Ok(Decoded::Parts(wanted)) => wanted.parts,
                 _ => Vec::new(),
@@ -284,7 +327,7 @@ impl BackendClient {
 
     /// Carries out [`crate::core::Effect::Delete`].
     pub(super) async fn delete(&self, request_id: RequestId, key: Key, revision: Revision) -> Event {
-        let place = bucket_key(&key);
+        let place = self.bucket_key(&key);
         let kv = self.bucket(place.bucket);
         let result = match key {
             Key::Lease => self.request(&place.key, self.election.resign(revision)).await,
@@ -322,7 +365,7 @@ impl BackendClient {
 
     /// One value from the one place that knows. A value that cannot be read is an error, never an absence.
     async fn fetch(&self, key: &Key) -> Result<Option<Entry>, ReadError> {
-        let place = bucket_key(key);
+        let place = self.bucket_key(key);
         if *key == Key::Lease {
             return self.request(&place.key, self.election.read()).await.map_err(|_| ReadError);
         }
@@ -358,11 +401,7 @@ impl BackendClient {
             let found = self.request(key, self.assignments.get(key)).await.map_err(|e| e.to_string())?;
             parts.push(found.ok_or_else(|| format!("its part {key} is missing"))?.value);
         }
-        let json = codec::join(wanted, &parts)?;
-        match self.codec.decode(&Key::Map, &json).map_err(|e| e.to_string())? {
-            Decoded::Value(value) => Ok(value),
-            Decoded::Parts(_) => Err("its parts name parts".to_owned()),
-        }
+        Ok(Value::Map(self.codec.assemble_map(wanted, &parts)?))
     }
 
     /// Carries out [`crate::core::Effect::ReadCursors`].
@@ -381,7 +420,7 @@ impl BackendClient {
             let all = all.as_ref();
             async move {
                 let key = Key::Cursor(partition);
-                let place = bucket_key(&key);
+                let place = self.bucket_key(&key);
                 let found = match all {
                     Some(all) => all.get(&place.key).cloned(),
                     None => {
@@ -416,7 +455,7 @@ impl BackendClient {
     /// Says how many workers there should be; none takes that back.
     pub(super) async fn scale(&self, size: Option<u32>) -> Result<(), Error> {
         let key = Key::FleetSize;
-        let place = bucket_key(&key);
+        let place = self.bucket_key(&key);
         let kv = &self.assignments;
         match size {
             Some(size) => {

@@ -16,7 +16,6 @@ use super::handler::Handler;
 use super::hooks::{HookQueue, Hooks, NoHooks};
 use super::metrics::Metrics;
 use super::partitions::{self, PartitionListError, PartitionSource};
-use super::subjects::SubjectScheme;
 use super::subscriptions::SubscriptionConfig;
 use super::worker::WorkerShell;
 use crate::backend::{self, Backend, Election, StoreConfig};
@@ -31,6 +30,9 @@ pub enum StartError {
     /// Settings that do not fit together.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The name of the group cannot be used.
+    #[error("{0}")]
+    Group(String),
     /// Messages are to be read, and nobody handles them.
     #[error(
         "the configuration says that there is a log, and there is no handler: give one, or set `log: false`"
@@ -53,8 +55,7 @@ pub enum StartError {
 /// Sets up a worker; see [`Worker`] for an example.
 pub struct Builder {
     backend: Arc<dyn Backend>,
-    settings: StoreConfig,
-    subjects: SubjectScheme,
+    stores: StoreConfig,
     config: Config,
     partitions: Arc<dyn PartitionSource>,
     handler: Option<Arc<dyn Handler>>,
@@ -66,35 +67,20 @@ pub struct Builder {
 }
 
 impl Builder {
-    pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
+    pub(super) fn new(stores: StoreConfig, backend: Arc<dyn Backend>) -> Self {
         let uid = format!("{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1));
         Self {
             backend,
-            settings: StoreConfig::default(),
-            subjects: SubjectScheme::default(),
             config: Config::default(),
             partitions: Arc::new(Vec::new()),
             handler: None,
             hooks: Arc::new(NoHooks),
             pod: Pod { name: "worker".into(), uid: uid.into() },
-            metrics: Metrics::default(),
+            metrics: Metrics::new(&stores.names),
+            stores,
             subscriptions: SubscriptionConfig::default(),
             election: None,
         }
-    }
-
-    /// Names and settings of buckets and logs.
-    #[must_use]
-    pub fn settings(mut self, settings: StoreConfig) -> Self {
-        self.settings = settings;
-        self
-    }
-
-    /// How the messages of a partition are named in the log.
-    #[must_use]
-    pub fn subjects(mut self, subjects: SubjectScheme) -> Self {
-        self.subjects = subjects;
-        self
     }
 
     /// Times, sizes, and whether there is a log. [`start`](Builder::start) refuses what does not fit together.
@@ -174,6 +160,7 @@ impl Builder {
                 }
             }
             self.config.validate()?;
+            self.stores.names.check().map_err(StartError::Group)?;
             names::check(&self.pod.uid).map_err(StartError::Pod)?;
             match (self.config.consumes_log, &self.handler) {
                 (true, None) => return Err(StartError::NoHandler),
@@ -181,19 +168,10 @@ impl Builder {
                 _ => {}
             }
             let partitions = partitions::load(&*self.partitions).await?;
-            let Self {
-                backend, settings, subjects, metrics, subscriptions: doorbells, election, config, ..
-            } = self;
+            let Self { backend, stores, metrics, subscriptions: doorbells, election, config, .. } = self;
             let hooks = HookQueue::start(self.hooks, metrics.clone());
-            let broker = BackendClient::open(
-                backend,
-                settings,
-                subjects,
-                config.consumes_log,
-                election,
-                hooks.clone(),
-            )
-            .await?;
+            let broker =
+                BackendClient::open(backend, stores, config.consumes_log, election, hooks.clone()).await?;
             let broker = Arc::new(broker);
             let (commands, orders) = mpsc::unbounded_channel();
             let gate = Gate::closed();

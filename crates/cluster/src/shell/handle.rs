@@ -130,7 +130,7 @@ impl WorkerHandle {
         self.status.borrow().role
     }
 
-    /// Its id: the number of `defender-N`.
+    /// Returns the number of its worker id.
     pub fn id(&self) -> Option<u32> {
         self.status.borrow().holder.map(|holder| holder.id.0)
     }
@@ -215,7 +215,7 @@ impl WorkerHandle {
 /// use phalanx_cluster::core::{Config, WorkerState};
 /// use phalanx_cluster::Worker;
 ///
-/// let worker = Worker::builder(Arc::new(Embedded::in_memory()?))
+/// let worker = Worker::builder("jobs", Arc::new(Embedded::in_memory()?))
 ///     .partitions(vec![("a".to_owned(), 1), ("b".to_owned(), 1)])
 ///     .config(Config { fleet_size: Some(1), consumes_log: false, ..Config::default() })
 ///     .start()
@@ -232,9 +232,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Begins to set up a worker over that backend.
-    pub fn builder(backend: Arc<dyn backend::Backend>) -> Builder {
-        Builder::new(backend)
+    /// Returns a builder for a worker of a group over a backend. The group is a name, from which all stored names derive,
+    /// or a [`StoreConfig`](backend::StoreConfig) whose names are given from outside.
+    pub fn builder(group: impl Into<backend::StoreConfig>, backend: Arc<dyn backend::Backend>) -> Builder {
+        Builder::new(group.into(), backend)
     }
 
     /// What one asks and commands. It may outlive the worker.

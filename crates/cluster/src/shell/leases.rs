@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{Election, Error, Lease, LeaseWatch};
-use crate::codec::{format_incarnation, parse_incarnation};
 use crate::core::types::{self, Entry, Epoch, Revision, Value};
 use crate::core::{Condition, LeaseExpiry, Written};
+use crate::names::Names;
 
 /// The core speaks only of what it was told last: nobody asks for a lease from before these.
 const MAX_RECENT_LEASES: usize = 8;
@@ -14,12 +14,13 @@ const MAX_RECENT_LEASES: usize = 8;
 /// The election, and the leases it has shown: the core names them by their revisions.
 pub(super) struct LeaseAdapter {
     election: Arc<dyn Election>,
+    names: Names,
     recent: Mutex<VecDeque<Lease>>,
 }
 
 impl LeaseAdapter {
-    pub(super) fn new(election: Arc<dyn Election>) -> Self {
-        Self { election, recent: Mutex::default() }
+    pub(super) fn new(election: Arc<dyn Election>, names: Names) -> Self {
+        Self { election, names, recent: Mutex::default() }
     }
 
     /// Whether leases are granted by somebody who may be away while the broker is there.
@@ -40,7 +41,8 @@ impl LeaseAdapter {
                     Condition::Revision(revision) => Some(self.shown(revision)?),
                     Condition::Absent | Condition::None => None,
                 };
-                self.election.take(&format_incarnation(wanted.holder), from.as_ref(), wanted.epoch.0).await?
+                let holder = self.names.format_incarnation(wanted.holder);
+                self.election.take(&holder, from.as_ref(), wanted.epoch.0).await?
             }
         };
         let entry = self.note(&lease)?;
@@ -67,7 +69,9 @@ impl LeaseAdapter {
 
     /// Remembers a lease, and says it in the core's words.
     pub(super) fn note(&self, lease: &Lease) -> Result<Entry, Error> {
-        let holder = parse_incarnation(&lease.holder)
+        let holder = self
+            .names
+            .parse_incarnation(&lease.holder)
             .map_err(|reason| Error::invalid(format!("lease with epoch {}", lease.epoch), reason))?;
         let mut shown = self.lock();
         shown.retain(|known| known.revision != lease.revision);

@@ -11,12 +11,11 @@ use serde_json::json;
 
 use super::backend_client::{BackendClient, MAX_PARALLEL_REQUESTS, names};
 use super::handler::{Handler, context_of};
-use super::subjects::SubjectScheme as SubjectNames;
 use crate::backend::{self, AppendCondition, Error, Log};
 use crate::core::types::PartitionList;
 use crate::core::{
-    Event, LastMessage, LogInfo, LogInspection, LogPage, Message, ProcessRequest, ReadError, RequestId,
-    SubjectList,
+    Event, LastMessage, LogInfo, LogInspection, LogPage, Message, Position, ProcessRequest, ReadError,
+    RequestId, SubjectList,
 };
 
 /// More partitions than this are first sorted into those that have messages and those that have none.
@@ -75,7 +74,7 @@ impl BackendClient {
         let last = |name: Arc<str>| {
             let filled = filled.as_ref();
             async move {
-                let subject = self.subjects.subject(&name);
+                let subject = self.config.subjects.subject(&name);
                 if filled.is_some_and(|filled| !filled.contains_key(&subject)) {
                     return Ok(None);
                 }
@@ -94,7 +93,7 @@ impl BackendClient {
         leader: bool,
         handler: &dyn Handler,
     ) -> Event {
-        let subject = self.subjects.subject(&partition);
+        let subject = self.config.subjects.subject(&partition);
         let message = |message: backend::Message| Message {
             sequence: message.sequence,
             message_id: context_of(handler, &message.payload),
@@ -140,7 +139,7 @@ impl BackendClient {
         let log = self.log()?;
         let subjects = self.request("subjects of the log", log.subjects()).await?;
         let listed = names(listed);
-        let found = subjects.keys().filter_map(|subject| self.subjects.partition(subject));
+        let found = subjects.keys().filter_map(|subject| self.config.subjects.partition(subject));
         let strangers: Vec<Arc<str>> = found.filter(|name| !listed.contains(&**name)).collect();
         let lasts = self.lasts(&strangers).await?;
         Ok(strangers.into_iter().zip(lasts).filter_map(|(name, last)| Some((name, last?.sequence))).collect())
@@ -156,8 +155,9 @@ impl BackendClient {
     ) -> Event {
         let happened = match &self.logs {
             Some((_, dead_letters)) => {
-                let subject = SubjectNames::dead_letter_subject(&partition, work.position);
-                let letter = dead_letter(&partition, &work, &reason);
+                let subject = self.dead_letter_subject(&partition, work.position);
+                let id_field = self.config.names.field("messageId");
+                let letter = dead_letter(&partition, &work, &reason, id_field);
                 let appended = self
                     .request(&subject, dead_letters.append(&subject, letter, AppendCondition::EmptySubject))
                     .await;
@@ -168,17 +168,23 @@ impl BackendClient {
         };
         Event::DeadLetterStep { request_id, happened }
     }
+
+    fn dead_letter_subject(&self, partition: &str, position: Position) -> String {
+        let Position { generation, sequence } = position;
+        let prefix = &self.config.dead_letter_prefix;
+        format!("{prefix}.{}.{generation}-{sequence}", partition.replace(':', "."))
+    }
 }
 
 /// Why a message is dead, and the message in full: as text where it is text, in base64 otherwise.
-fn dead_letter(partition: &str, work: &ProcessRequest, reason: &str) -> Bytes {
+fn dead_letter(partition: &str, work: &ProcessRequest, reason: &str, id_field: &str) -> Bytes {
     let payload = &*work.message.payload;
     let mut letter = json!({
         "v": 1,
         "partition": partition,
         "reason": reason,
         "attempts": work.attempt,
-        "contextId": &*work.message.message_id,
+        id_field: &*work.message.message_id,
         "generation": work.position.generation,
         "sequence": work.position.sequence,
         "stream": work.log_id,

@@ -11,8 +11,10 @@ use prometheus::{
 };
 
 use super::problem::Problem;
+use crate::codec::loads;
 use crate::core::types::{AssignmentMap, WindowKind};
 use crate::core::{PlanSummary, WorkerState};
+use crate::names::Names;
 
 /// The metrics of one worker. Clones are the same metrics; nothing is global.
 #[derive(Clone, Debug)]
@@ -21,7 +23,7 @@ pub struct Metrics {
     pub(super) all: Arc<Instruments>,
 }
 
-/// Names and meanings are those of the requirements; the last group is ours.
+/// The instruments of one worker. Their names are neutral unless the group's [`Names`] rename them.
 #[derive(Debug)]
 pub(super) struct Instruments {
     pub(super) state: IntGauge,
@@ -54,7 +56,7 @@ pub(super) struct Instruments {
     pub(super) moved: IntGauge,
     pub(super) calculation: Histogram,
     pub(super) deviation: Gauge,
-    pub(super) chambers: [Gauge; 3],
+    pub(super) partitions: [Gauge; 3],
     pub(super) weights: [Gauge; 3],
     pub(super) initialization_failures: IntCounter,
     pub(super) pending: IntGauge,
@@ -84,140 +86,149 @@ pub(super) struct Instruments {
     pub(super) problems: IntCounterVec,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// Returns the metrics of a worker of a group, all at 0.
+    pub fn new(names: &Names) -> Self {
         let registry = Registry::new();
-        let of = Registrar(&registry);
+        let of = Registrar { registry: &registry, names };
         let all = Instruments {
-            state: of.gauge("defender_state", "number of the worker's current state"),
+            state: of.gauge("phalanx_state", "number of the worker's current state"),
             transitions: of.counters(
-                "defender_state_transitions_total",
+                "phalanx_state_transitions_total",
                 "state changes so far",
                 &["from", "to"],
             ),
             state_duration: of.histograms(
-                "defender_state_duration_seconds",
+                "phalanx_state_duration_seconds",
                 "how long the worker stayed in a state before leaving it",
                 &["state"],
             ),
-            is_leader: of.gauges("defender_is_leader", "1 on the leader, else 0", &["defender"]),
-            stable_id: of.gauge("defender_stable_id", "number part of the claimed id; -1 without one"),
+            is_leader: of.gauges("phalanx_is_leader", "1 on the leader, else 0", &["worker"]),
+            stable_id: of.gauge("phalanx_worker_id", "number part of the claimed id; -1 without one"),
             stable_id_claimed: of.gauges(
-                "defender_stable_id_claimed",
+                "phalanx_worker_id_claimed",
                 "1 for the id this process holds",
                 &["id"],
             ),
             initialization: of.histogram(
-                "defender_initialization_duration_seconds",
+                "phalanx_initialization_duration_seconds",
                 "time from the start to all connections ready",
             ),
-            claim_attempts: of.counter("defender_id_claim_attempts_total", "ids tried while claiming"),
-            claim_duration: of.histogram("defender_id_claim_duration_seconds", "time to obtain an id"),
-            elections: of
-                .counter("defender_election_participated_total", "leases this process tried to take"),
+            claim_attempts: of.counter("phalanx_id_claim_attempts_total", "ids tried while claiming"),
+            claim_duration: of.histogram("phalanx_id_claim_duration_seconds", "time to obtain an id"),
+            elections: of.counter("phalanx_election_participated_total", "leases this process tried to take"),
             controller_started: of
-                .counter("defender_assignment_controller_started_total", "times this process began to lead"),
+                .counter("phalanx_assignment_controller_started_total", "times this process began to lead"),
             leadership: of
-                .histogram("defender_leadership_duration_seconds", "length of a finished leadership"),
+                .histogram("phalanx_leadership_duration_seconds", "length of a finished leadership"),
             follower_wait: of.histogram(
-                "defender_follower_wait_duration_seconds",
+                "phalanx_follower_wait_duration_seconds",
                 "wait of a follower for its first assignment",
             ),
-            assigned: of.gauge("defender_assigned_chambers", "chambers owned now"),
+            assigned: of.gauge("phalanx_assigned_partitions", "partitions owned now"),
             received: of.counter(
-                "defender_messages_received_total",
+                "phalanx_messages_received_total",
                 "messages given to the handler, retries included",
             ),
-            processed: of.counter("defender_messages_processed_total", "messages committed"),
-            failed: of.counter("defender_messages_failed_total", "failed processing attempts"),
-            process_time: of.histogram("defender_process_time_seconds", "time to process one message"),
-            assignment_version: of.gauge("defender_assignment_version", "version of the map applied here"),
-            map_version: of.gauge("defender_assignment_map_version", "version of the newest map seen"),
+            processed: of.counter("phalanx_messages_processed_total", "messages committed"),
+            failed: of.counter("phalanx_messages_failed_total", "failed processing attempts"),
+            process_time: of.histogram("phalanx_process_time_seconds", "time to process one message"),
+            assignment_version: of.gauge("phalanx_assignment_version", "version of the map applied here"),
+            map_version: of.gauge("phalanx_assignment_map_version", "version of the newest map seen"),
             heartbeat_errors: of
-                .counter("defender_heartbeat_errors_total", "heartbeats that could not be written"),
-            active: of.gauge("defender_active_defenders", "live workers as the leader sees them"),
+                .counter("phalanx_heartbeat_errors_total", "heartbeats that could not be written"),
+            active: of.gauge("phalanx_active_workers", "live workers as the leader sees them"),
             active_heartbeats: of.gauge(
-                "defender_active_heartbeat_count",
+                "phalanx_active_heartbeat_count",
                 "workers heard within three intervals, on the leader",
             ),
-            rebalances: of
-                .counter("defender_rebalance_events_total", "maps published after a planned change"),
-            scalings: of.counter("defender_scaling_events_total", "windows opened"),
-            emergencies: of.counter("defender_emergency_events_total", "emergency redistributions"),
-            movements: of.counter("defender_chamber_movements_total", "chambers that changed owner, summed"),
-            moved: of.gauge("defender_assignment_chambers_moved", "chambers moved by the last plan"),
+            rebalances: of.counter("phalanx_rebalance_events_total", "maps published after a planned change"),
+            scalings: of.counter("phalanx_scaling_events_total", "windows opened"),
+            emergencies: of.counter("phalanx_emergency_events_total", "emergency redistributions"),
+            movements: of
+                .counter("phalanx_partition_movements_total", "partitions that changed owner, summed"),
+            moved: of.gauge("phalanx_assignment_partitions_moved", "partitions moved by the last plan"),
             calculation: of
-                .histogram("defender_assignment_calculation_duration_seconds", "whole planning time"),
+                .histogram("phalanx_assignment_calculation_duration_seconds", "whole planning time"),
             deviation: of.float(
-                "defender_assignment_weight_variance_percent",
+                "phalanx_assignment_weight_variance_percent",
                 "100 x standard deviation / mean of the loads",
             ),
-            chambers: ["min", "max", "avg"].map(|which| {
+            partitions: ["min", "max", "avg"].map(|which| {
                 of.float(
-                    &format!("defender_assignment_{which}_chambers"),
-                    "chambers per worker by the last plan",
+                    &format!("phalanx_assignment_{which}_partitions"),
+                    "partitions per worker by the last plan",
                 )
             }),
             weights: ["min", "max", "avg"].map(|which| {
-                of.float(&format!("defender_assignment_{which}_weight"), "weight per worker by the last plan")
+                of.float(&format!("phalanx_assignment_{which}_weight"), "weight per worker by the last plan")
             }),
             initialization_failures: of.counter(
-                "defender_initialization_failures_total",
+                "phalanx_initialization_failures_total",
                 "attempts to connect that failed before the start was complete",
             ),
             pending: of.gauge(
-                "defender_pending_topology_changes",
+                "phalanx_pending_topology_changes",
                 "changes that wait for the end of the window, on the leader",
             ),
-            triggers: of.counters("defender_trigger_state", "maps made, by what triggered them", &["state"]),
-            restarts: of.counter("defender_restart_detected_total", "cluster restarts recognised"),
+            triggers: of.counters("phalanx_trigger_state", "maps made, by what triggered them", &["state"]),
+            restarts: of.counter("phalanx_restart_detected_total", "cluster restarts recognized"),
             windows: of.histograms(
-                "defender_stabilization_window_seconds",
+                "phalanx_stabilization_window_seconds",
                 "how long a window was open before a map was made",
                 &["type"],
             ),
             scaling_duration: of
-                .histogram("defender_scaling_duration_seconds", "time spent in a window, on the leader"),
+                .histogram("phalanx_scaling_duration_seconds", "time spent in a window, on the leader"),
             rebalance_duration: of
-                .histogram("defender_rebalance_duration_seconds", "time of a rebalance, on the leader"),
+                .histogram("phalanx_rebalance_duration_seconds", "time of a rebalance, on the leader"),
             emergency_duration: of.histogram(
-                "defender_emergency_duration_seconds",
+                "phalanx_emergency_duration_seconds",
                 "time of an emergency redistribution, on the leader",
             ),
             redistributed: of.counter(
-                "defender_crashed_chambers_redistributed",
-                "chambers of crashed workers that were given a new owner",
+                "phalanx_crashed_partitions_redistributed",
+                "partitions of crashed workers that were given a new owner",
             ),
             placing: of.histogram(
-                "defender_assignment_phase1_duration_seconds",
+                "phalanx_assignment_phase1_duration_seconds",
                 "placing part of a calculation, estimated from its passes",
             ),
             balancing: of.histogram(
-                "defender_assignment_phase2_duration_seconds",
+                "phalanx_assignment_phase2_duration_seconds",
                 "balancing part of a calculation, estimated from its passes",
             ),
-            rounds: of.gauge("defender_weight_rebalance_iterations", "rounds the last balancing took"),
-            shutdowns: of.counter("defender_shutdowns_total", "graceful shutdowns begun"),
+            rounds: of.gauge("phalanx_weight_rebalance_iterations", "rounds the last balancing took"),
+            shutdowns: of.counter("phalanx_shutdowns_total", "graceful shutdowns begun"),
             shutdown_duration: of
-                .histogram("defender_shutdown_duration_seconds", "time of a graceful shutdown"),
-            inflight_at_shutdown: of
-                .gauge("defender_inflight_messages_at_shutdown", "messages in work when shutdown began"),
-            subscriptions: of.gauge("defender_current_subscriptions", "doorbells open now"),
-            subscribed: of.counter("defender_subscription_added_total", "doorbells opened"),
-            unsubscribed: of.counter("defender_subscription_removed_total", "doorbells closed"),
-            subscription_errors: of
-                .counter("defender_subscription_errors_total", "doorbells that could not be opened"),
-            subscription_duration: of
-                .histogram("defender_subscription_update_duration_seconds", "time to open a doorbell"),
-            dead_letters: of.counter("defender_dead_letters_total", "messages given up"),
+                .histogram("phalanx_shutdown_duration_seconds", "time of a graceful shutdown"),
+            inflight_at_shutdown: of.gauge(
+                "phalanx_inflight_messages_at_shutdown",
+                "messages in progress when the shutdown began",
+            ),
+            subscriptions: of.gauge("phalanx_current_subscriptions", "wake-up subscriptions open now"),
+            subscribed: of.counter("phalanx_subscription_added_total", "wake-up subscriptions opened"),
+            unsubscribed: of.counter("phalanx_subscription_removed_total", "wake-up subscriptions closed"),
+            subscription_errors: of.counter(
+                "phalanx_subscription_errors_total",
+                "wake-up subscriptions that could not be opened",
+            ),
+            subscription_duration: of.histogram(
+                "phalanx_subscription_update_duration_seconds",
+                "time to open a wake-up subscription",
+            ),
+            dead_letters: of.counter("phalanx_dead_letters_total", "messages given up"),
             expired: of.counter(
-                "defender_messages_expired_total",
+                "phalanx_messages_expired_total",
                 "sequences of the log that were gone before they were read",
             ),
-            replaced: of.counter("defender_log_replaced_total", "partitions whose log was another one"),
-            adopted: of.counter("defender_chambers_adopted_total", "chambers with messages that no list has"),
-            hook_errors: of.counters("defender_hook_errors_total", "hooks that failed", &["hook"]),
-            problems: of.counters("defender_problems_total", "what a person should know, by kind", &["kind"]),
+            replaced: of.counter("phalanx_log_replaced_total", "partitions whose log was another one"),
+            adopted: of.counter(
+                "phalanx_partitions_adopted_total",
+                "unlisted partitions with messages that were adopted",
+            ),
+            hook_errors: of.counters("phalanx_hook_errors_total", "hooks that failed", &["hook"]),
+            problems: of.counters("phalanx_problems_total", "what a person should know, by kind", &["kind"]),
         };
         all.stable_id.set(-1);
         // What has not happened yet is shown as 0.
@@ -229,9 +240,7 @@ impl Default for Metrics {
         }
         Self { registry, all: Arc::new(all) }
     }
-}
 
-impl Metrics {
     /// Counts an attempt to connect that failed before a worker could be started.
     pub fn initialization_failed(&self) {
         self.all.initialization_failures.inc();
@@ -264,11 +273,12 @@ impl Metrics {
                 "hook"
             }
             Problem::Partitions(_) => "partitions",
-            Problem::SubscriptionFailed { .. } => "doorbell",
+            Problem::SubscriptionFailed { .. } => "subscription",
             Problem::Expired { .. } => "expired",
             Problem::LogReplaced { .. } => "log_replaced",
             Problem::Adopted { .. } => "adopted",
             Problem::DeadLetter { .. } => "dead_letter",
+            Problem::StoresAdopted { .. } => "stores_adopted",
             Problem::PoolExhausted { .. } => "pool_exhausted",
             Problem::IdentityLost { .. } => "identity_lost",
             Problem::IdleStandby => "idle_standby",
@@ -338,13 +348,7 @@ impl Metrics {
         all.calculation.observe(took.as_secs_f64());
         all.moved.set(map.moved as i64);
         all.movements.inc_by(map.moved as u64);
-        let mut loads: std::collections::BTreeMap<_, (f64, f64)> =
-            map.workers.iter().map(|id| (*id, (0.0, 0.0))).collect();
-        for assignment in map.assignments.values() {
-            let load = loads.entry(assignment.owner).or_default();
-            load.0 += 1.0;
-            load.1 += assignment.weight as f64;
-        }
+        let loads = loads(map);
         let show = |gauges: &[Gauge; 3], values: Vec<f64>| {
             let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
             gauges[0].set(values.iter().copied().fold(f64::INFINITY, f64::min));
@@ -354,8 +358,8 @@ impl Metrics {
                 values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len().max(1) as f64;
             if mean > 0.0 { 100.0 * variance.sqrt() / mean } else { 0.0 }
         };
-        show(&all.chambers, loads.values().map(|load| load.0).collect());
-        all.deviation.set(show(&all.weights, loads.values().map(|load| load.1).collect()));
+        show(&all.partitions, loads.values().map(|load| load.partitions as f64).collect());
+        all.deviation.set(show(&all.weights, loads.values().map(|load| load.weight as f64).collect()));
     }
 
     /// What only a leader knows falls to 0 when it leads no more.
@@ -365,50 +369,65 @@ impl Metrics {
         for gauge in [&all.active, &all.active_heartbeats, &all.moved, &all.pending, &all.rounds] {
             gauge.set(0);
         }
-        for gauge in all.chambers.iter().chain(&all.weights).chain([&all.deviation]) {
+        for gauge in all.partitions.iter().chain(&all.weights).chain([&all.deviation]) {
             gauge.set(0.0);
         }
     }
 }
 
-/// Makes metrics and registers them. A name that cannot be registered would be a mistake in this file: every name is
-/// there once, and a test gathers them all.
-struct Registrar<'a>(&'a Registry);
+/// Creates metrics and registers them. A name that cannot be registered is a mistake in this file or in the names of the
+/// group: every name occurs once, and a test gathers them all.
+struct Registrar<'a> {
+    registry: &'a Registry,
+    names: &'a Names,
+}
 
 impl Registrar<'_> {
     fn add<C: Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
         let metric = made.unwrap_or_else(|e| unreachable!("a metric of this file: {e}"));
-        let added = self.0.register(Box::new(metric.clone()));
+        let added = self.registry.register(Box::new(metric.clone()));
         debug_assert!(added.is_ok(), "{added:?}");
         metric
     }
 
+    /// Returns the name from outside, or the neutral one with the label `group`.
+    fn opts(&self, name: &str, help: &str) -> Opts {
+        match self.names.metric(name) {
+            Some(outside) => Opts::new(outside, help),
+            None => Opts::new(name, help).const_label("group", self.names.group()),
+        }
+    }
+
+    fn labels<'a>(&self, labels: &[&'a str]) -> Vec<&'a str> {
+        labels.iter().map(|label| self.names.metric(label).unwrap_or(label)).collect()
+    }
+
     fn gauge(&self, name: &str, help: &str) -> IntGauge {
-        self.add(IntGauge::new(name, help))
+        self.add(IntGauge::with_opts(self.opts(name, help)))
     }
 
     fn float(&self, name: &str, help: &str) -> Gauge {
-        self.add(Gauge::new(name, help))
+        self.add(Gauge::with_opts(self.opts(name, help)))
     }
 
     fn counter(&self, name: &str, help: &str) -> IntCounter {
-        self.add(IntCounter::new(name, help))
+        self.add(IntCounter::with_opts(self.opts(name, help)))
     }
 
     fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        self.add(IntGaugeVec::new(Opts::new(name, help), labels))
+        self.add(IntGaugeVec::new(self.opts(name, help), &self.labels(labels)))
     }
 
     fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        self.add(IntCounterVec::new(Opts::new(name, help), labels))
+        self.add(IntCounterVec::new(self.opts(name, help), &self.labels(labels)))
     }
 
     fn histogram(&self, name: &str, help: &str) -> Histogram {
-        self.add(Histogram::with_opts(HistogramOpts::new(name, help)))
+        self.add(Histogram::with_opts(HistogramOpts::from(self.opts(name, help))))
     }
 
     fn histograms(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
-        self.add(HistogramVec::new(HistogramOpts::new(name, help), labels))
+        self.add(HistogramVec::new(HistogramOpts::from(self.opts(name, help)), &self.labels(labels)))
     }
 }
 
@@ -418,35 +437,42 @@ mod tests {
 
     #[test]
     fn every_metric_is_registered_once_and_two_workers_share_nothing() {
-        let (one, other) = (Metrics::default(), Metrics::default());
+        let names = Names::of("invoices");
+        let (one, other) = (Metrics::new(&names), Metrics::new(&names));
         one.all.processed.inc();
-        assert!(one.text().contains("defender_messages_processed_total 1"), "{}", one.text());
-        assert!(other.text().contains("defender_messages_processed_total 0"));
-        assert!(other.text().contains("defender_stable_id -1"));
+        let counter = "phalanx_messages_processed_total{group=\"invoices\"}";
+        assert!(one.text().contains(&format!("{counter} 1")), "{}", one.text());
+        assert!(other.text().contains(&format!("{counter} 0")));
+        assert!(other.text().contains("phalanx_worker_id{group=\"invoices\"} -1"));
     }
-    /// Those that the pipeline of an application counts.
-    const OF_THE_APPLICATION: [&str; 5] = [
-        "defender_cache_hit_rate",
-        "defender_cassandra_read_duration_seconds",
-        "defender_cassandra_write_duration_seconds",
-        "defender_uchart_calculation_duration_seconds",
-        "parti_emergency_rebalance",
-    ];
 
     #[test]
-    fn every_metric_of_the_requirements_is_there_in_its_kind() {
-        let names: toml::Table = phalanx_testkit::requirements().parse().unwrap();
-        let metrics = Metrics::default();
+    fn metrics_with_labels_have_their_kinds() {
+        let metrics = Metrics::new(&Names::of("invoices"));
         let all = &metrics.all;
         all.transitions.with_label_values(&["a", "b"]);
         all.state_duration.with_label_values(&["a"]);
         all.is_leader.with_label_values(&["a"]);
         all.stable_id_claimed.with_label_values(&["a"]);
-        let text = metrics.text();
-        for metric in names["metric"].as_array().unwrap() {
-            let (name, kind) = (metric["name"].as_str().unwrap(), metric["type"].as_str().unwrap());
-            let is_here = text.contains(&format!("# TYPE {name} {kind}\n"));
-            assert_eq!(is_here, !OF_THE_APPLICATION.contains(&name), "{name}, a {kind}");
+        for kind in [
+            "phalanx_state_transitions_total counter",
+            "phalanx_state_duration_seconds histogram",
+            "phalanx_is_leader gauge",
+            "phalanx_worker_id_claimed gauge",
+        ] {
+            assert!(metrics.text().contains(&format!("# TYPE {kind}\n")), "{kind}");
         }
+    }
+
+    #[test]
+    fn a_name_from_outside_replaces_name_and_label_and_needs_no_group() {
+        let names = Names::of("invoices").metrics(|neutral| match neutral {
+            "phalanx_is_leader" => Some("billing_leads"),
+            "worker" => Some("clerk"),
+            _ => None,
+        });
+        let metrics = Metrics::new(&names);
+        metrics.all.is_leader.with_label_values(&["invoices-0"]).set(1);
+        assert!(metrics.text().contains("billing_leads{clerk=\"invoices-0\"} 1"), "{}", metrics.text());
     }
 }

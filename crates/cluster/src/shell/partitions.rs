@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn a_list_is_read_with_comments_and_weights() {
-        let found = lines("# chambers\netch-01:A, 30\n\netch-01:B # light\n").unwrap();
-        assert_eq!(found, [("etch-01:A".to_owned(), 30), ("etch-01:B".to_owned(), 1)]);
+        let found = lines("# shops\nacme:A, 30\n\nacme:B # light\n").unwrap();
+        assert_eq!(found, [("acme:A".to_owned(), 30), ("acme:B".to_owned(), 1)]);
         let error = lines("a\nb,heavy\n").unwrap_err().to_string();
         assert_eq!(error, "line 2: \"b,heavy\" is not `name` or `name,weight` with a whole number");
     }

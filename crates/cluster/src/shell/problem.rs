@@ -105,6 +105,14 @@ pub enum Problem {
         /// Why.
         reason: Arc<str>,
     },
+    /// Buckets and logs named no group, and name this one now.
+    #[error("{} named no group and belong to group {group:?} from now on", .stores.join(", "))]
+    StoresAdopted {
+        /// The group.
+        group: String,
+        /// The buckets and logs.
+        stores: Vec<String>,
+    },
     /// Every id is taken.
     #[error("every one of the {ids} ids is taken; it is tried again")]
     PoolExhausted {
@@ -112,10 +120,10 @@ pub enum Problem {
         ids: u32,
     },
     /// Another process holds our id.
-    #[error("another process holds defender-{id}: this worker has stopped and looks for an id")]
+    #[error("another process holds {worker}: this worker has stopped and looks for an id")]
     IdentityLost {
-        /// The id.
-        id: u32,
+        /// The worker id.
+        worker: String,
     },
     /// A standby waits for more than two minutes.
     #[error(

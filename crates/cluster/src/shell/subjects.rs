@@ -3,29 +3,21 @@
 use std::sync::Arc;
 
 use crate::codec::check_partition;
-use crate::core::Position;
 
 /// How the messages of a partition are named in the log: `{prefix}.{partition}` with `:` as `.`, and perhaps a suffix.
 ///
 /// ```
 /// use phalanx_cluster::SubjectScheme;
 ///
-/// let subjects = SubjectScheme::default();
-/// assert_eq!(subjects.subject("etch-01:A"), "dc.etch-01.A.completed");
-/// assert_eq!(subjects.partition("dc.etch-01.A.completed").as_deref(), Some("etch-01:A"));
+/// let subjects = SubjectScheme::new("run", "done");
+/// assert_eq!(subjects.subject("acme:eu"), "run.acme.eu.done");
+/// assert_eq!(subjects.partition("run.acme.eu.done").as_deref(), Some("acme:eu"));
 /// assert_eq!(SubjectScheme::new("work", "").subject("17"), "work.17");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectScheme {
     prefix: String,
     suffix: String,
-}
-
-impl Default for SubjectScheme {
-    /// Those of the notifications: `dc.{tool}.{chamber}.completed`.
-    fn default() -> Self {
-        Self::new("dc", "completed")
-    }
 }
 
 impl SubjectScheme {
@@ -44,11 +36,5 @@ impl SubjectScheme {
     pub fn partition(&self, subject: &str) -> Option<Arc<str>> {
         let name = subject.strip_prefix(&self.prefix)?.strip_suffix(&self.suffix)?.replace('.', ":");
         check_partition(&name).is_ok().then(|| name.into())
-    }
-
-    /// Where a dead letter goes.
-    pub(super) fn dead_letter_subject(partition: &str, position: Position) -> String {
-        let Position { generation, sequence } = position;
-        format!("dlq.{}.{generation}-{sequence}", partition.replace(':', "."))
     }
 }

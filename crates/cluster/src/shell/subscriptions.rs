@@ -96,7 +96,7 @@ async fn forward_wake_ups(
     mut rings: bool,
 ) {
     let Some((log, _)) = &broker.logs else { return };
-    let subject = broker.subjects.subject(&partition);
+    let subject = broker.config.subjects.subject(&partition);
     let mut tries = 0;
     while !signals.is_closed() {
         let timer = metrics.all.subscription_duration.start_timer();

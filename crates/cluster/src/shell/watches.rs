@@ -10,9 +10,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::backend_client::BackendClient;
 use super::problem::Problem;
 use crate::backend::{self, Error, LeaseEvent, WatchEvent};
-use crate::codec::{Bucket, Decoded, PartManifest, parse_key};
+use crate::codec::{Decoded, PartManifest};
 use crate::core::Event;
 use crate::core::types::{Entry, Key};
+use crate::names::Bucket;
 
 /// The buckets that are watched.
 pub(super) const WATCHED: [Bucket; 4] =
@@ -95,7 +96,7 @@ impl WatchTask {
             match event {
                 WatchEvent::Put(entry) => self.on_entry(&entry, retained).await,
                 WatchEvent::Delete { key, .. } => {
-                    if let Some(key) = parse_key(bucket, &key) {
+                    if let Some(key) = self.broker.config.names.parse_key(bucket, &key) {
                         self.signal(Signal::Event(Event::Watched { key, entry: None, retained }));
                     }
                 }
@@ -113,7 +114,7 @@ impl WatchTask {
     }
 
     async fn on_entry(&self, entry: &backend::Entry, retained: bool) {
-        let Some(key) = parse_key(self.bucket, &entry.key) else { return };
+        let Some(key) = self.broker.config.names.parse_key(self.bucket, &entry.key) else { return };
         if key == Key::Map {
             self.newest_map.fetch_max(entry.revision.0, Ordering::Relaxed);
         }

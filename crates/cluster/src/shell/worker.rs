@@ -19,12 +19,12 @@ use super::partitions::{self, PartitionSource};
 use super::problem::Problem;
 use super::subscriptions::{SubscriptionConfig, WakeUpSubscriptions};
 use super::watches::{Signal, WATCHED, WatchTask};
-use crate::codec::Bucket;
 use crate::core::types::{Key, PartitionList, Pod, Time, Value, Version, WorkerId};
 use crate::core::{
     Config, Effect, Event, Notice, ProcessOutcome, ProcessRequest, Purpose, ReadError, RequestId, Warning,
     WorkerCore, WorkerState,
 };
+use crate::names::Bucket;
 
 /// So many events are handled before the clock is looked at again.
 const MAX_EVENTS_PER_ITERATION: usize = 256;
@@ -329,7 +329,10 @@ impl<'a> CoreSession<'a> {
             Effect::Notice(notice) => self.notice(notice, took),
             Effect::Warn(warning) => self.shell.hooks.report(match warning {
                 Warning::PoolExhausted { ids } => Problem::PoolExhausted { ids },
-                Warning::IdentityLost { id } => Problem::IdentityLost { id },
+                Warning::IdentityLost { id } => {
+                    let worker = self.shell.broker.config.names.worker(WorkerId(id));
+                    Problem::IdentityLost { worker }
+                }
                 Warning::IdleStandby => Problem::IdleStandby,
             }),
             Effect::Exit => {
@@ -535,15 +538,15 @@ impl<'a> CoreSession<'a> {
     }
 
     fn show_id(&self, before: Option<WorkerId>, now: Time) {
-        let all = &self.shell.metrics.all;
+        let (all, names) = (&self.shell.metrics.all, &self.shell.broker.config.names);
         if let Some(before) = before {
-            all.stable_id_claimed.with_label_values(&[&before.to_string()]).set(0);
-            all.is_leader.with_label_values(&[&before.to_string()]).set(0);
+            all.stable_id_claimed.with_label_values(&[&names.worker(before)]).set(0);
+            all.is_leader.with_label_values(&[&names.worker(before)]).set(0);
         }
         match self.core.incarnation() {
             Some(holder) => {
                 all.stable_id.set(i64::from(holder.id.0));
-                all.stable_id_claimed.with_label_values(&[&holder.id.to_string()]).set(1);
+                all.stable_id_claimed.with_label_values(&[&names.worker(holder.id)]).set(1);
                 all.claim_duration.observe((now - self.started_at).as_secs_f64());
             }
             None => all.stable_id.set(-1),
@@ -553,7 +556,8 @@ impl<'a> CoreSession<'a> {
     fn show_leadership(&mut self, leads: bool, now: Time) {
         let all = &self.shell.metrics.all;
         if let (true, Some(holder)) = (leads != self.leading_since.is_some(), self.core.incarnation()) {
-            all.is_leader.with_label_values(&[&holder.id.to_string()]).set(i64::from(leads));
+            let worker = self.shell.broker.config.names.worker(holder.id);
+            all.is_leader.with_label_values(&[&worker]).set(i64::from(leads));
         }
         match (leads, self.leading_since) {
             (true, None) => {

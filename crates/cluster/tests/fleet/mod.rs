@@ -15,10 +15,11 @@ use phalanx_testkit::wait::until_async;
 
 pub(crate) fn settings() -> StoreConfig {
     StoreConfig {
-        notifications: LogConfig::new("work", ["work.*"]),
         dead_letters: LogConfig::new("dead", ["dlq.*.*"]),
-        ..StoreConfig::default()
+        dead_letter_prefix: "dlq".to_owned(),
+        ..StoreConfig::of("tests")
     }
+    .with_log(LogConfig::new("work", ["work.*"]), SubjectScheme::new("work", ""))
 }
 
 /// As in production, five times as fast.
@@ -43,11 +44,7 @@ pub(crate) fn partitions(count: usize) -> Vec<(String, u64)> {
 }
 
 pub(crate) fn builder(backend: &Arc<dyn Backend>, config: Config, count: usize) -> Builder {
-    Worker::builder(backend.clone())
-        .settings(settings())
-        .subjects(SubjectScheme::new("work", ""))
-        .config(config)
-        .partitions(partitions(count))
+    Worker::builder(settings(), backend.clone()).config(config).partitions(partitions(count))
 }
 
 pub(crate) fn memory() -> Arc<dyn Backend> {
@@ -160,7 +157,7 @@ impl Hooks for Told {
 }
 
 pub(crate) async fn log(backend: &Arc<dyn Backend>) -> Arc<dyn Log> {
-    backend.log(&settings().notifications).await.unwrap()
+    backend.log(&settings().log).await.unwrap()
 }
 
 pub(crate) async fn publish(log: &Arc<dyn Log>, partition: usize, payload: &str) {

@@ -66,7 +66,7 @@ async fn values_messages_revisions_and_times_survive_a_restart() {
 async fn ids_heartbeats_and_lease_are_forgotten_when_the_folder_is_opened_and_revisions_go_on() {
     let folder = tempdir().unwrap();
     let backend = Embedded::open(folder.path()).unwrap();
-    let stores = Stores::open(&backend, &StoreConfig::default()).await.unwrap();
+    let stores = Stores::open(&backend, &StoreConfig::of("fleet")).await.unwrap();
     let mut last = Vec::new();
     for bucket in
         [&stores.stable_ids, &stores.heartbeats, &stores.election, &stores.assignments, &stores.cursors]
@@ -74,12 +74,12 @@ async fn ids_heartbeats_and_lease_are_forgotten_when_the_folder_is_opened_and_re
         last.push(bucket.put("key", "1".into()).await.unwrap());
     }
     // A second worker of the same process opens them too, and loses nothing.
-    let same = Stores::open(&backend, &StoreConfig::default()).await.unwrap();
+    let same = Stores::open(&backend, &StoreConfig::of("fleet")).await.unwrap();
     assert!(same.stable_ids.get("key").await.unwrap().is_some());
     backend.close().await;
 
     let backend = Embedded::open(folder.path()).unwrap();
-    let stores = Stores::open(&backend, &StoreConfig::default()).await.unwrap();
+    let stores = Stores::open(&backend, &StoreConfig::of("fleet")).await.unwrap();
     for bucket in [&stores.stable_ids, &stores.heartbeats, &stores.election] {
         assert_eq!(bucket.get("key").await.unwrap(), None);
         assert!(bucket.create("key", "2".into()).await.unwrap() > last[0]);
@@ -105,7 +105,7 @@ fn set_wall_clock_back(folder: &Path) {
 async fn stored_times_keep_growing_although_the_wall_clock_steps_back_between_two_processes() {
     const HOUR: u64 = 3_600_000_000;
     let folder = tempdir().unwrap();
-    let (ids, log) = (StoreConfig::default().stable_ids, LogConfig::new("l", ["l.*"]));
+    let (ids, log) = (StoreConfig::of("fleet").stable_ids, LogConfig::new("l", ["l.*"]));
     let backend = Embedded::open(folder.path()).unwrap();
     let first_log = backend.log(&log).await.unwrap().info().await.unwrap().created;
     // The newest of all stored values is one that opening the folder discards.

@@ -283,7 +283,7 @@ async fn a_worker_that_was_cut_off_for_long_finds_its_partitions_taken_and_commi
 async fn a_claim_whose_answer_is_lost_is_looked_up() {
     let backend = memory();
     let (faulty, faults) = faults::wrap(backend.clone());
-    faults.inject(Op::Write, "defender-0", Fault::LoseAnswer);
+    faults.inject(Op::Write, "tests-0", Fault::LoseAnswer);
     let seen = Seen::default();
     let worker = builder(&faulty, config(1), 2).handler(Writer { seen }).start().await.unwrap();
     settled(&[&worker], 2).await;

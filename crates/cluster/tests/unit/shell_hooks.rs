@@ -86,8 +86,11 @@ async fn reported(manner: Manner, words: &str) -> Rude {
     .await
     .unwrap_or_else(|_| panic!("{words:?} was not reported: {:?}", hooks.names()));
     let text = worker.metrics().text();
-    assert!(text.contains("defender_hook_errors_total{hook=\"on_assignment_changed\"} "), "{text}");
-    assert!(text.contains("defender_heartbeat_errors_total 0"));
+    assert!(
+        text.contains("phalanx_hook_errors_total{group=\"tests\",hook=\"on_assignment_changed\"} "),
+        "{text}"
+    );
+    assert!(text.contains("phalanx_heartbeat_errors_total{group=\"tests\"} 0"));
     hooks
 }
 

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
-use phalanx_cluster::backend::{Backend, Embedded, StoreConfig};
+use phalanx_cluster::backend::{Backend, Embedded};
 use phalanx_cluster::core::Config;
 use phalanx_defender::collector::Collector;
+use phalanx_defender::names::store_config;
 use phalanx_defender::record::{Chamber, Metadata};
 use phalanx_defender::store::{ChartStore, Sqlite};
 use phalanx_defender::strategy::{Holder, Strategy};
@@ -44,7 +45,7 @@ pub(crate) fn measure(load: Load) {
             last_updated: Timestamp::UNIX_EPOCH,
         };
         store.put_metadata(&chambers.iter().map(listed).collect::<Vec<_>>()).await.expect("a store");
-        let log = backend.log(&StoreConfig::default().notifications).await.expect("a log");
+        let log = backend.log(&store_config().log).await.expect("a log");
         let collector = Collector::new(store.clone(), log);
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
         let all = load.warm + load.measured;

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use super::parameters::{away, chamber, of_store};
 use super::{Api, Attached};
+use crate::names::names;
 use crate::record::{AlarmState, Chamber, Metadata};
 use crate::weights::{announce_import, import as read_list};
 
@@ -104,20 +105,18 @@ pub(crate) async fn show(
     let indicators = store.indicators(&chamber).await.map_err(of_store)?;
     let alarms = store.alarms(Some(&chamber), Timestamp::UNIX_EPOCH, None, 1_000).await.map_err(of_store)?;
     let last = store.contexts(&chamber, None, 1).await.map_err(of_store)?.pop();
-    let cursor = attached.stores.cursors.get(&format!("{tool}.{name}")).await.map_err(away)?;
-    let cursor = cursor.and_then(|entry| serde_json::from_slice::<Value>(&entry.value).ok());
+    let cursor = attached.stores.cursor(&chamber.to_string()).await.map_err(away)?;
     Ok(Json(ChamberState {
         chamber: row(&chamber, known.get(&chamber), map.as_deref()),
         indicators: indicators.iter().map(ToString::to_string).collect(),
         open_alarms: alarms.alarms.iter().filter(|(alarm, _)| alarm.state == AlarmState::Open).count(),
         cursor: cursor.map_or(Value::Null, |cursor| {
-            let field = |name: &str| cursor[name].clone();
             json!({
-                "generation": field("generation"),
-                "sequence": field("sequence"),
-                "contextId": field("contextId"),
-                "failures": field("failures"),
-                "deaths": field("deaths"),
+                "generation": cursor.position.generation,
+                "sequence": cursor.position.sequence,
+                "contextId": &*cursor.message_id,
+                "failures": cursor.failures,
+                "deaths": cursor.worker_crashes,
             })
         }),
         last_run: last.map_or(Value::Null, |last| {
@@ -141,7 +140,7 @@ fn row(chamber: &Chamber, known: Option<&Metadata>, map: Option<&AssignmentMap>)
         tool_id: chamber.tool().to_owned(),
         chamber_id: chamber.chamber().to_owned(),
         weight: known.map(|known| known.weight).or(assignment.map(|assignment| assignment.weight)),
-        defender_id: assignment.map(|assignment| assignment.owner.to_string()),
+        defender_id: assignment.map(|assignment| names().worker(assignment.owner)),
         svid_count: known.map(|known| known.svid_count),
         collection_freq_hz: known.map(|known| known.collection_freq_hz),
         context_duration_seconds: known.map(|known| known.context_duration_seconds),

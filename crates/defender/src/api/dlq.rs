@@ -99,7 +99,7 @@ pub(crate) async fn replay(
     let attached = api.attached()?;
     let letter = find(&attached, &letter).await?;
     let stores = &attached.stores;
-    let sequence = dead_letter::replay(&*stores.dead_letters, &*stores.notifications, &letter).await;
+    let sequence = dead_letter::replay(&*stores.dead_letters, &*stores.log, &letter).await;
     let answer = json!({ "id": letter.id.to_string(), "sequence": sequence.map_err(away)? });
     Ok((axum::http::StatusCode::ACCEPTED, Json(answer)))
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
+use crate::names::names;
 use crate::record::Chamber;
 
 /// This worker.
@@ -49,7 +50,7 @@ pub(crate) async fn status(State(api): State<Api>) -> Json<Status> {
     if let Ok(attached) = api.attached() {
         let handle = attached.defender.handle();
         let status = handle.status();
-        shown.defender_id = status.holder.map(|holder| holder.id.to_string());
+        shown.defender_id = status.holder.map(|holder| names().worker(holder.id));
         shown.state = status.state.name().to_owned();
         shown.is_leader = status.role == Role::Leader;
         shown.assigned_chambers = status.assignment.len();
@@ -101,21 +102,21 @@ pub(crate) async fn assignments(
     Query(which): Query<Which>,
 ) -> Result<Json<Assignments>, ApiError> {
     let status = api.attached()?.defender.handle().status();
-    let me: Option<WorkerId> = status.holder.map(|holder| holder.id);
+    let (me, names): (Option<WorkerId>, _) = (status.holder.map(|holder| holder.id), names());
     let assigned = |(name, assignment): (&std::sync::Arc<str>, &phalanx_cluster::core::types::Assignment)| {
         let chamber = Chamber::of_partition(name)?;
         (which.all || Some(assignment.owner) == me).then(|| Assigned {
             tool_id: chamber.tool().to_owned(),
             chamber_id: chamber.chamber().to_owned(),
             weight: assignment.weight,
-            defender_id: assignment.owner.to_string(),
+            defender_id: names.worker(assignment.owner),
         })
     };
     let chambers = status.map.iter().flat_map(|map| map.assignments.iter().filter_map(assigned)).collect();
     Ok(Json(Assignments {
         version: status.map_version.0,
         lifecycle_state: status.map.as_ref().map(|map| map.lifecycle.name().to_owned()),
-        defender_id: me.map(|id| id.to_string()),
+        defender_id: me.map(|id| names.worker(id)),
         chambers,
     }))
 }

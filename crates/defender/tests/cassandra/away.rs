@@ -63,7 +63,7 @@ async fn while_cassandra_is_away_messages_wait_and_when_it_is_back_all_flow() {
                 Notification::new(chamber.clone(), &fab.run(number, run).context, time(run)).unwrap();
             let subject = format!("dc.{}.{}.completed", chamber.tool(), chamber.chamber());
             let payload = notification.to_json().into();
-            stores.notifications.append(&subject, payload, AppendCondition::None).await.unwrap();
+            stores.log.append(&subject, payload, AppendCondition::None).await.unwrap();
         }
     }
     let often = 2.0 * CHAMBERS as f64;

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::fleet::{assert_as_recomputed, assert_each_once, chamber, chunks, options, start, time};
-use phalanx_cluster::backend::{Backend, StoreConfig, Stores};
+use phalanx_cluster::backend::{Backend, Stores};
 use phalanx_cluster_nats::Nats;
 use phalanx_defender::collector::Collector;
+use phalanx_defender::names::store_config;
 use phalanx_defender::store::cassandra::Config;
 use phalanx_defender::store::{Cassandra, ChartStore};
 use phalanx_defender::weights;
@@ -66,7 +67,7 @@ async fn two_processes_one_killed_and_one_paused_lose_nothing_and_double_nothing
     let config = Config { keyspace: keyspace.name().to_owned(), ..Config::new(keyspace.hosts()) };
     Cassandra::apply(&config, None).await.unwrap();
     let (backend, store) = connect(&server.url(), keyspace.hosts(), keyspace.name()).await;
-    let stores = Stores::open(&*backend, &StoreConfig::default()).await.unwrap();
+    let stores = Stores::open(&*backend, &store_config()).await.unwrap();
     let fab = Fab::new(7, CHAMBERS);
     store.put_metadata(&weights::import(&fab.chambers_csv(), jiff::Timestamp::now()).unwrap()).await.unwrap();
 
@@ -83,7 +84,7 @@ async fn two_processes_one_killed_and_one_paused_lose_nothing_and_double_nothing
     let sent = Arc::new(AtomicU64::new(0));
     let sending = tokio::spawn({
         let (sent, fab) = (sent.clone(), fab.clone());
-        let collector = Collector::new(store.clone(), stores.notifications.clone());
+        let collector = Collector::new(store.clone(), stores.log.clone());
         async move {
             for run in 0..RUNS {
                 for number in 0..CHAMBERS {

@@ -48,6 +48,7 @@ pub(crate) struct Line {
     pub(crate) moody: Arc<Moody>,
     pub(crate) store: Arc<dyn ChartStore>,
     pub(crate) stores: Stores,
+    pub(crate) alarms: Arc<dyn Log>,
     pub(crate) defender: Defender,
     pub(crate) chamber: Chamber,
     pub(crate) told: Arc<Told>,
@@ -116,10 +117,11 @@ impl Line {
         store.put_metadata(&[listed(&chamber)]).await.unwrap();
         let told = Arc::new(Told::default());
         let stores = Stores::open(&*backend, &options.settings).await.unwrap();
+        let alarms = backend.log(&options.alarms).await.unwrap();
         let holder = Arc::new(Holder::new(Strategy::parse(strategy).unwrap()));
         let meeting: Arc<dyn Backend> = backend.clone();
         let defender = Defender::start(meeting, moody.clone(), holder, told.clone(), options).await.unwrap();
-        Self { folder, backend, moody, store, stores, defender, chamber, told }
+        Self { folder, backend, moody, store, stores, alarms, defender, chamber, told }
     }
 
     pub(crate) async fn usual() -> Self {
@@ -139,7 +141,7 @@ impl Line {
     /// Puts anything into the chamber's log.
     pub(crate) async fn publish(&self, payload: impl Into<Bytes>) -> u64 {
         let subject = "dc.etch-01.A.completed";
-        let log = &self.stores.notifications;
+        let log = &self.stores.log;
         log.append(subject, payload.into(), AppendCondition::None).await.unwrap().sequence
     }
 
@@ -178,7 +180,7 @@ impl Line {
     }
 
     pub(crate) async fn published_alarms(&self) -> Vec<Value> {
-        all(&*self.stores.alarms).await
+        all(&*self.alarms).await
     }
 }
 

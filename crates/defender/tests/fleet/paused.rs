@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use phalanx_cluster::backend::{Backend as _, Embedded, StoreConfig};
+use phalanx_cluster::backend::{Backend as _, Embedded};
 use phalanx_cluster::core::Position;
 use phalanx_cluster::{Delivery, Handler as _};
 use phalanx_defender::Metrics;
 use phalanx_defender::cache::Cache;
+use phalanx_defender::names::alarm_log;
 use phalanx_defender::notification::Notification;
 use phalanx_defender::pipeline::{Observer, PATIENCE, Parts, Pipeline};
 use phalanx_defender::record::Chamber;
@@ -44,7 +45,7 @@ pub(crate) async fn pipeline_told(
         store: store.clone(),
         strategy: Arc::new(Holder::new(Strategy::parse(strategy).unwrap())),
         cache: Arc::new(Cache::new(Instant::now(), 10).unwrap()),
-        alarms: backend.log(&StoreConfig::default().alarms).await.unwrap(),
+        alarms: backend.log(&alarm_log()).await.unwrap(),
         observer,
         patience,
         watchdog: phalanx_service::Watchdog::default(),

@@ -106,7 +106,7 @@ async fn everything(site: &Site) -> String {
         store.metadata().await.unwrap(),
         store.contexts(&site.chamber, None, 100).await.unwrap(),
         alarms.alarms,
-        site.stores.notifications.info().await.unwrap(),
+        site.stores.log.info().await.unwrap(),
         site.stores.dead_letters.info().await.unwrap(),
         site.stores.assignments.get("fleet-size").await.unwrap(),
         site.stores.assignments.get("chambers-imported").await.unwrap(),
@@ -136,7 +136,7 @@ async fn whatever_changes_something_needs_the_token_and_nothing_changes_without(
     collector.submit(&site.chamber, "run-1", at(1), &traces(500.0)).await.unwrap();
     collector.submit(&site.chamber, "run-2", at(2), &traces(600.0)).await.unwrap();
     let notify = phalanx_cluster::backend::AppendCondition::None;
-    site.stores.notifications.append("dc.etch-01.A.completed", "no JSON".into(), notify).await.unwrap();
+    site.stores.log.append("dc.etch-01.A.completed", "no JSON".into(), notify).await.unwrap();
     let letter = until_async("a dead letter", async || {
         let (_, list) = open.get("/api/v1/dlq").await;
         list["deadLetters"][0]["id"].as_str().map(str::to_owned)

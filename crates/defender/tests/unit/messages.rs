@@ -32,8 +32,8 @@ async fn a_run_that_is_sent_twice_within_the_window_is_in_the_log_once() {
 #[tokio::test]
 async fn a_run_that_is_sent_again_after_the_window_is_committed_without_effect_and_counted() {
     let mut usual = options(1);
-    usual.settings.notifications.duplicate_window = Duration::from_millis(1);
-    usual.settings.alarms.duplicate_window = Duration::from_millis(1);
+    usual.settings.log.duplicate_window = Duration::from_millis(1);
+    usual.alarms.duplicate_window = Duration::from_millis(1);
     let line = Line::start(usual).await;
     let first = line.send("run-1", 1, 600.0).await;
     line.settled(first.sequence).await;
@@ -252,10 +252,10 @@ async fn an_alarm_is_published_once_when_it_is_raised_and_once_when_it_is_cleare
 #[tokio::test]
 async fn an_alarm_that_cannot_be_published_holds_its_chamber_back_and_is_published_once() {
     let line = Line::usual().await;
-    let settings = Options::default().settings;
+    let alarm_log = Options::default().alarms;
     let first = line.send("run-1", 1, 500.0).await;
     line.settled(first.sequence).await;
-    line.backend.remove_log(&settings.alarms.name).await.unwrap();
+    line.backend.remove_log(&alarm_log.name).await.unwrap();
     let bad = line.send("run-2", 2, 600.0).await;
     until_async("its results are written", async || (line.points("power").await.len() == 2).then_some(()))
         .await;
@@ -264,7 +264,7 @@ async fn an_alarm_that_cannot_be_published_holds_its_chamber_back_and_is_publish
     let cursor = line.cursor().await.unwrap();
     assert_eq!(cursor["sequence"], first.sequence, "the cursor waits for the alarm");
     assert_eq!(cursor["failures"].as_u64().unwrap_or(0), 0, "that is no fault of the message");
-    let alarms = line.backend.log(&settings.alarms).await.unwrap();
+    let alarms = line.backend.log(&alarm_log).await.unwrap();
     line.settled(bad.sequence).await;
     assert_eq!(alarms.read("alarm.etch-01.A", 1, 10).await.unwrap().len(), 1);
     assert!(line.dead_letters().await.is_empty());

@@ -150,7 +150,7 @@ async fn every_metric_moves_when_what_it_counts_happens() {
     let missing = Notification::new(chambers[0].clone(), "missing", at(9)).unwrap();
     let nothing = phalanx_cluster::backend::AppendCondition::None;
     let subject = format!("dc.{}.{}.completed", chambers[0].tool(), chambers[0].chamber());
-    site.stores.notifications.append(&subject, missing.to_json().into(), nothing).await.unwrap();
+    site.stores.log.append(&subject, missing.to_json().into(), nothing).await.unwrap();
     until_async("it is given up", async || {
         let dead: u64 = [&anna, &berta].iter().map(|one| one.defender.handle().stats().dead_letters).sum();
         (dead == 1).then_some(())

@@ -9,7 +9,7 @@ use anyhow::Result;
 use async_trait::async_trait;
 use bytes::Bytes;
 use clap::Parser as _;
-use phalanx_cluster::backend::{Backend, BucketConfig, Entry, Error, Kv, Log, LogConfig, Watch};
+use phalanx_cluster::backend::{Backend, BucketConfig, Entry, Error, Kv, Log, LogConfig, StoreKind, Watch};
 use phalanx_cluster::core::Condition;
 use phalanx_cluster::core::types::Revision;
 use phalanx_ledger::{Args, run};
@@ -62,6 +62,14 @@ impl Backend for Halting {
 
     async fn log(&self, config: &LogConfig) -> Result<Arc<dyn Log>, Error> {
         self.inner.log(config).await
+    }
+
+    async fn description(&self, kind: StoreKind, name: &str) -> Result<String, Error> {
+        self.inner.description(kind, name).await
+    }
+
+    async fn describe(&self, kind: StoreKind, name: &str, description: &str) -> Result<(), Error> {
+        self.inner.describe(kind, name, description).await
     }
 }
 

@@ -237,7 +237,7 @@ async fn ten_workers_lose_nothing_double_nothing_and_keep_the_order_whatever_bef
 }
 
 async fn open_log(nats: &Nats) -> Arc<dyn Log> {
-    until_async("the stream", async || nats.log(&settings(HISTORY).notifications).await.ok()).await
+    until_async("the stream", async || nats.log(&settings(HISTORY).log).await.ok()).await
 }
 
 async fn publish(log: Arc<dyn Log>, published: Published, stop: Arc<AtomicBool>, seed: u64) {

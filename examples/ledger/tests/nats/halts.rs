@@ -45,7 +45,7 @@ async fn a_worker_that_stood_still_between_its_results_and_the_commit_cannot_com
     let members: Vec<Member> = ["anna", "berta"].iter().map(|name| fleet.start(name)).collect();
     let nats = connect(&server.url(), 1).await;
     until_async("a map for two", async || map(&nats).await.filter(|(_, map)| owners(map).len() == 2)).await;
-    let log = nats.log(&settings(64).notifications).await.unwrap();
+    let log = nats.log(&settings(64).log).await.unwrap();
     let published = Published::default();
     for seq in 0..10 {
         published.publish(&log, 0, seq).await;

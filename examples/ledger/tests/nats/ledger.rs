@@ -27,7 +27,7 @@ async fn three_workers_share_the_work_and_one_that_is_killed_loses_nothing() {
     let mut members: Vec<Member> = ["anna", "berta", "clara"].iter().map(|name| fleet.start(name)).collect();
     let nats = connect(&server.url(), 1).await;
     until_async("a map for three", async || map(&nats).await.filter(|(_, map)| owners(map).len() == 3)).await;
-    let log = nats.log(&settings(64).notifications).await.unwrap();
+    let log = nats.log(&settings(64).log).await.unwrap();
     let published = Published::default();
     for n in 0..300 {
         published.publish(&log, n % 30, n as u64 / 30).await;

@@ -62,7 +62,7 @@ async fn what_the_broker_loses_is_noticed_and_said_and_the_work_goes_on() {
     until_async("a map for two", async || map(&nats).await.filter(|(_, map)| owners(map).len() == 2)).await;
     let published = Published::default();
     let round = async |seq: u64| -> Vec<String> {
-        let log = nats.log(&settings(64).notifications).await.unwrap();
+        let log = nats.log(&settings(64).log).await.unwrap();
         for part in 0..20 {
             published.publish(&log, part, seq).await;
         }
@@ -109,7 +109,7 @@ async fn what_the_broker_loses_is_noticed_and_said_and_the_work_goes_on() {
         assert!(member.process.terminate(Duration::from_secs(30)).is_some());
     }
     round(3).await;
-    let log = nats.log(&settings(64).notifications).await.unwrap();
+    let log = nats.log(&settings(64).log).await.unwrap();
     let last = log.info().await.unwrap().last;
     api(&server, "STREAM.PURGE.WORK", &format!("{{\"seq\":{}}}", last + 1));
     let fifth = round(4).await;

@@ -28,7 +28,7 @@ async fn a_hundred_thousand_partitions_are_published_in_parts_and_served() {
         env: Vec::new(),
     };
     let nats = connect(&server.url(), 1).await;
-    let log = nats.log(&settings(1).notifications).await.unwrap();
+    let log = nats.log(&settings(1).log).await.unwrap();
     let began = Instant::now();
     let _members: Vec<Member> = ["anna", "berta"].iter().map(|name| fleet.start(name)).collect();
     let heartbeats = nats.bucket(&settings(1).heartbeats).await.unwrap();

@@ -40,6 +40,8 @@ const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS messages_by_subject ON messages (log, subject, sequence);
     CREATE INDEX IF NOT EXISTS messages_by_age ON messages (log, stored_at);
     CREATE INDEX IF NOT EXISTS messages_by_id ON messages (log, message_id) WHERE message_id IS NOT NULL;
+    CREATE TABLE IF NOT EXISTS descriptions (
+        kind TEXT NOT NULL, name TEXT NOT NULL, description TEXT NOT NULL, PRIMARY KEY (kind, name));
     DELETE FROM entries WHERE bucket IN (SELECT id FROM buckets WHERE volatile);
 ";
 const FORMAT: i64 = 1;

@@ -16,13 +16,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 
 use self::engine::Engine;
 use self::kv::Bucket;
 use self::lock::FolderLock;
 use self::log::EmbeddedLog;
-use super::{Backend, BucketConfig, Error, Kv, Log, LogConfig, validate};
+use super::{Backend, BucketConfig, Error, Kv, Log, LogConfig, StoreKind, validate};
 
 const FILE: &str = "coordination.db";
 
@@ -92,7 +92,12 @@ impl Backend for Embedded {
     async fn bucket(&self, config: &BucketConfig) -> Result<Arc<dyn Kv>, Error> {
         validate::bucket(config)?;
         let (name, volatile) = (config.name.clone(), config.volatile);
+        let description = config.description.clone();
         let open = move |session: &mut engine::Session| {
+            let find = "SELECT id FROM buckets WHERE name = ?";
+            if engine::find(&session.db, find, [&name], |_| Ok(()))?.is_none() {
+                describe(&session.db, StoreKind::Bucket, &name, description.as_deref())?;
+            }
             let upsert = "INSERT INTO buckets (name, revision, volatile) VALUES (?1, 0, ?2)
                           ON CONFLICT (name) DO UPDATE SET volatile = ?2 RETURNING id";
             Ok(session.db.prepare_cached(upsert)?.query_row(params![name, volatile], |row| row.get(0))?)
@@ -103,11 +108,11 @@ impl Backend for Embedded {
 
     async fn log(&self, config: &LogConfig) -> Result<Arc<dyn Log>, Error> {
         validate::log(config)?;
-        let name = config.name.clone();
+        let (name, description) = (config.name.clone(), config.description.clone());
         let open = move |session: &mut engine::Session| {
-            let mut find = session.db.prepare_cached("SELECT id FROM logs WHERE name = ?")?;
-            if find.query_row([&name], |row| row.get::<_, i64>(0)).optional()?.is_none() {
-                drop(find);
+            if engine::find(&session.db, "SELECT id FROM logs WHERE name = ?", [&name], |_| Ok(()))?.is_none()
+            {
+                describe(&session.db, StoreKind::Log, &name, description.as_deref())?;
                 let created = session.next_timestamp();
                 let insert = "INSERT INTO logs (name, created, last, messages, bytes) VALUES (?, ?, 0, 0, 0)";
                 session.db.prepare_cached(insert)?.execute(params![name, created])?;
@@ -117,4 +122,39 @@ impl Backend for Embedded {
         self.engine.run(format!("opening the log {}", config.name), open).await?;
         Ok(Arc::new(EmbeddedLog::new(self.engine.clone(), config)))
     }
+
+    async fn description(&self, kind: StoreKind, name: &str) -> Result<String, Error> {
+        let what = format!("reading the description of {kind} {name}");
+        let name = name.to_owned();
+        let read = move |session: &mut engine::Session| {
+            let find = "SELECT description FROM descriptions WHERE kind = ? AND name = ?";
+            let found = engine::find(&session.db, find, params![kind.to_string(), name], |row| row.get(0))?;
+            Ok(found.unwrap_or_default())
+        };
+        self.engine.run(what, read).await
+    }
+
+    async fn describe(&self, kind: StoreKind, name: &str, description: &str) -> Result<(), Error> {
+        let what = format!("describing {kind} {name}");
+        let (name, description) = (name.to_owned(), description.to_owned());
+        let write =
+            move |session: &mut engine::Session| Ok(describe(&session.db, kind, &name, Some(&description))?);
+        self.engine.run(what, write).await
+    }
+}
+
+/// Stores the description of a bucket or log; none removes it.
+fn describe(db: &Connection, kind: StoreKind, name: &str, description: Option<&str>) -> rusqlite::Result<()> {
+    let kind = kind.to_string();
+    match description {
+        Some(text) => {
+            let replace = "INSERT OR REPLACE INTO descriptions (kind, name, description) VALUES (?, ?, ?)";
+            db.prepare_cached(replace)?.execute(params![kind, name, text])?;
+        }
+        None => {
+            db.prepare_cached("DELETE FROM descriptions WHERE kind = ? AND name = ?")?
+                .execute(params![kind, name])?;
+        }
+    }
+    Ok(())
 }

@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::{Backend, BucketConfig, Error, Kv, Log, LogConfig};
+use super::{Backend, BucketConfig, Error, Kv, Log, LogConfig, StoreKind};
 
 /// Which operation a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum Op {
     Delete,
     /// An event of a watch, by its key.
     Event,
-    /// A ring of a doorbell, by its subject.
+    /// A wake-up, by its subject.
     WakeUp,
 }
 
@@ -92,6 +92,14 @@ impl Backend for Faulty {
     async fn log(&self, config: &LogConfig) -> Result<Arc<dyn Log>, Error> {
         let inner = self.inner.log(config).await?;
         Ok(Arc::new(log::FaultyLog::new(inner, self.faults.clone())))
+    }
+
+    async fn description(&self, kind: StoreKind, name: &str) -> Result<String, Error> {
+        self.inner.description(kind, name).await
+    }
+
+    async fn describe(&self, kind: StoreKind, name: &str, description: &str) -> Result<(), Error> {
+        self.inner.describe(kind, name, description).await
     }
 }
 
