@@ -2,6 +2,7 @@
 
 use phalanx_cluster::backend::{self, Stores};
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -55,7 +56,8 @@ impl Report {
         let Some(committed) = committed(stores, chamber).await? else { return Ok(None) };
         let mut rows = store.contexts(chamber, Some(committed), NEWEST).await?;
         rows.retain(|row| *row.context == *context);
-        let is_meant = |row: &&Context| sequence.is_none_or(|sequence| row.position.sequence == sequence);
+        let is_meant =
+            |row: &&Context| sequence.is_none_or(|sequence| row.position.sequence == Sequence(sequence));
         let Some(row) = rows.iter().find(is_meant).cloned() else { return Ok(None) };
         // One that was here before has left its points then.
         let first = rows.iter().find(|row| row.outcome == Outcome::Processed).unwrap_or(&row);
@@ -103,7 +105,7 @@ async fn committed(stores: &Stores, chamber: &Chamber) -> Result<Option<Position
     let key = format!("{}.{}", chamber.tool(), chamber.chamber());
     let entry = stores.cursors.get(&key).await?;
     let cursor = entry.and_then(|entry| serde_json::from_slice::<Cursor>(&entry.value).ok());
-    Ok(cursor.map(|Cursor { generation, sequence }| Position { generation, sequence }))
+    Ok(cursor.map(|Cursor { generation, sequence }| Position { generation, sequence: Sequence(sequence) }))
 }
 
 async fn points(store: &dyn ChartStore, chamber: &Chamber, of: &Context) -> Result<Vec<UChart>, StoreError> {

@@ -157,7 +157,7 @@ impl Seen {
             (Key::Cursor(partition), Value::Cursor(cursor)) => {
                 let Some(chamber) = Chamber::of_partition(&partition) else { return };
                 let commits = self.commits.entry(chamber).or_default();
-                let sequence = cursor.position.sequence;
+                let sequence = cursor.position.sequence.0;
                 // A cursor is also written when it is taken.
                 if commits.last().is_none_or(|(last, _)| sequence > *last) {
                     commits.push((sequence, at));
@@ -232,7 +232,7 @@ impl Seen {
         let Some(map) = &self.map else { return BTreeMap::new() };
         let mut weights: BTreeMap<WorkerId, u64> = map.workers.iter().map(|id| (*id, 0)).collect();
         for assignment in map.assignments.values() {
-            *weights.entry(assignment.owner).or_default() += assignment.weight;
+            *weights.entry(assignment.owner).or_default() += assignment.weight.0;
         }
         weights
     }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::records::id_of;
 use super::{FORMAT, UnknownFields, check_partition};
 use crate::core::planner::ratio_to_lower_bound;
-use crate::core::types::{Assignment, AssignmentMap, Epoch, Lifecycle, Version, WorkerId};
+use crate::core::types::{Assignment, AssignmentMap, Epoch, Lifecycle, Version, Weight, WorkerId};
 
 /// What stands in a published map beside what was decided.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ pub(super) fn encode(map: &AssignmentMap, facts: &MapMetadata<'_>, rest: &mut Un
     for assignment in map.assignments.values() {
         let load = loads.entry(assignment.owner).or_default();
         load.0 += 1;
-        load.1 = load.1.saturating_add(assignment.weight);
+        load.1 = load.1.saturating_add(assignment.weight.0);
     }
     let info = loads.iter().map(|(id, &(chambers, weight))| {
         let pod_name = facts.pods.get(id).map_or("", |pod| &**pod);
@@ -107,7 +107,7 @@ pub(super) fn encode(map: &AssignmentMap, facts: &MapMetadata<'_>, rest: &mut Un
         defender_count: map.workers.len(),
         chamber_count: map.assignments.len(),
         assignments: map.assignments.iter().map(|(name, a)| (&**name, a.owner.to_string())).collect(),
-        weights: map.assignments.iter().map(|(name, a)| (&**name, a.weight)).collect(),
+        weights: map.assignments.iter().map(|(name, a)| (&**name, a.weight.0)).collect(),
         adopted: map.assignments.iter().filter(|(_, a)| a.adopted).map(|(name, _)| &**name).collect(),
         defender_info: info.collect(),
         statistics: statistics(&loads, map, calculation),
@@ -135,8 +135,8 @@ fn statistics(loads: &BTreeMap<WorkerId, (usize, u64)>, map: &AssignmentMap, cal
         weight_variance_percent: if mean > 0.0 { 100.0 * variance.sqrt() / mean } else { 0.0 },
         calculation_duration_ms: calculation,
         chambers_moved: map.moved,
-        moved_weight: map.moved_weight,
-        lower_bound_weight: map.lower_bound_weight,
+        moved_weight: map.moved_weight.0,
+        lower_bound_weight: map.lower_bound_weight.0,
         ratio_to_lower_bound: ratio_to_lower_bound(map.moved_weight, map.lower_bound_weight),
         min_over_mean: over_mean(min),
         max_over_mean: over_mean(max),
@@ -183,7 +183,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(AssignmentMap, UnknownFields), Str
             check_partition(&name).map_err(|e| e.to_string())?;
             let weight = *weights.get(name.as_str()).ok_or_else(|| format!("{name} has no weight"))?;
             let adopted = adopted.contains(name.as_str());
-            Ok((Arc::from(name), Assignment { owner: id_of(owner)?, weight, adopted }))
+            Ok((Arc::from(name), Assignment { owner: id_of(owner)?, weight: Weight(weight), adopted }))
         })
         .collect::<Result<BTreeMap<Arc<str>, _>, String>>()?;
     let lifecycle = [Lifecycle::ColdStart, Lifecycle::PostColdStart, Lifecycle::Stable]
@@ -198,8 +198,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(AssignmentMap, UnknownFields), Str
         assignments,
         fleet_size,
         moved: kept.chambers_moved,
-        moved_weight: kept.moved_weight,
-        lower_bound_weight: kept.lower_bound_weight,
+        moved_weight: Weight(kept.moved_weight),
+        lower_bound_weight: Weight(kept.lower_bound_weight),
     };
     let mut rest: UnknownFields = fields
         .into_iter()

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::keys::worker_id;
 use super::{FORMAT, UnknownFields, bucket_key};
 use crate::core::types::{
-    Claim, ClusterState, Epoch, Heartbeat, Incarnation, Key, Lease, Pod, Value, Version, WindowKind,
-    WorkerId, WorkerIncarnation,
+    Claim, ClusterState, Epoch, FencingToken, Heartbeat, Incarnation, Key, Lease, LogId, Pod, Sequence,
+    Value, Version, WindowKind, WorkerId, WorkerIncarnation, WriteTimestamp,
 };
 use crate::core::{Cursor, Position, WorkerState};
 
@@ -331,22 +331,22 @@ pub(super) fn cursor(cursor: &Cursor, rest: UnknownFields) -> Bytes {
     bytes(&CursorRecord {
         v: FORMAT,
         generation: cursor.position.generation,
-        sequence: cursor.position.sequence,
-        context_id: cursor.message_id.to_string(),
-        stream: cursor.log_id,
-        stamp: cursor.write_timestamp,
+        sequence: cursor.position.sequence.0,
+        context_id: cursor.message_id.as_deref().unwrap_or_default().to_owned(),
+        stream: cursor.log_id.map_or(0, |log| log.0),
+        stamp: cursor.write_timestamp.0,
         holder: HolderRecord::of(cursor.owner),
         version: cursor.version.0,
-        take: cursor.fencing_token,
+        take: cursor.fencing_token.0,
         failures: cursor.failures,
         deaths: cursor.worker_crashes,
         solo: cursor.isolated,
         dead: cursor.dead_letter_reason.as_deref().map(str::to_owned),
-        judged: cursor.counted_sequence,
-        clean_to: cursor.watermark,
+        judged: cursor.counted_sequence.map(|sequence| sequence.0),
+        clean_to: cursor.watermark.0,
         base: cursor
             .state_position
-            .map(|Position { generation, sequence }| PositionRecord { generation, sequence }),
+            .map(|Position { generation, sequence }| PositionRecord { generation, sequence: sequence.0 }),
         released: cursor.released.then_some(cursor.owner.incarnation.0),
         rest,
     })
@@ -356,22 +356,23 @@ pub(super) fn read_cursor(bytes: &[u8]) -> Read {
     let record: CursorRecord = parse(bytes)?;
     let released = record.released == Some(record.holder.incarnation);
     let cursor = Cursor {
-        position: Position { generation: record.generation, sequence: record.sequence },
-        state_position: record
-            .base
-            .map(|PositionRecord { generation, sequence }| Position { generation, sequence }),
-        message_id: record.context_id.into(),
-        log_id: record.stream,
-        write_timestamp: record.stamp,
+        position: Position { generation: record.generation, sequence: Sequence(record.sequence) },
+        state_position: record.base.map(|PositionRecord { generation, sequence }| Position {
+            generation,
+            sequence: Sequence(sequence),
+        }),
+        message_id: Some(record.context_id).filter(|id| !id.is_empty()).map(Into::into),
+        log_id: Some(LogId(record.stream)).filter(|log| *log != LogId(0)),
+        write_timestamp: WriteTimestamp(record.stamp),
         owner: record.holder.read()?,
         version: Version(record.version),
-        fencing_token: record.take,
+        fencing_token: FencingToken(record.take),
         failures: record.failures,
         worker_crashes: record.deaths,
         isolated: record.solo,
         dead_letter_reason: record.dead.map(Into::into),
-        counted_sequence: record.judged,
-        watermark: record.clean_to,
+        counted_sequence: record.judged.map(Sequence),
+        watermark: Sequence(record.clean_to),
         released,
     };
     Ok((Value::Cursor(Arc::new(cursor)), record.rest))

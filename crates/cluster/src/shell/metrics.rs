@@ -343,7 +343,7 @@ impl Metrics {
         for assignment in map.assignments.values() {
             let load = loads.entry(assignment.owner).or_default();
             load.0 += 1.0;
-            load.1 += assignment.weight as f64;
+            load.1 += assignment.weight.0 as f64;
         }
         let show = |gauges: &[Gauge; 3], values: Vec<f64>| {
             let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;

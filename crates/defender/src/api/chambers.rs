@@ -140,7 +140,7 @@ fn row(chamber: &Chamber, known: Option<&Metadata>, map: Option<&AssignmentMap>)
     ChamberRow {
         tool_id: chamber.tool().to_owned(),
         chamber_id: chamber.chamber().to_owned(),
-        weight: known.map(|known| known.weight).or(assignment.map(|assignment| assignment.weight)),
+        weight: known.map(|known| known.weight).or(assignment.map(|assignment| assignment.weight.0)),
         defender_id: assignment.map(|assignment| assignment.owner.to_string()),
         svid_count: known.map(|known| known.svid_count),
         collection_freq_hz: known.map(|known| known.collection_freq_hz),

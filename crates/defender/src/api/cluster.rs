@@ -81,7 +81,7 @@ pub(crate) async fn cluster(State(api): State<Api>) -> Result<Json<Cluster>, Api
     let load = |id: &str| -> (u64, u64) {
         let Some(map) = &known.map else { return (0, 0) };
         let own = map.assignments.values().filter(|assignment| assignment.owner.to_string() == id);
-        own.fold((0, 0), |(chambers, weight), assignment| (chambers + 1, weight + assignment.weight))
+        own.fold((0, 0), |(chambers, weight), assignment| (chambers + 1, weight + assignment.weight.0))
     };
     let member = |(key, entry): (&String, &Entry)| {
         let beat: Value = serde_json::from_slice(&entry.value).ok()?;
