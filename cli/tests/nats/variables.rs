@@ -7,6 +7,7 @@ use crate::util::running::{self, ask, csv, strategy};
 use crate::util::{phalanx_command, run};
 use phalanx_cluster::backend::{Backend as _, BucketConfig, LogConfig, WatchEvent};
 use phalanx_cluster::core::planner::{Mode, Options, PlannerInput, Strategy, plan};
+use phalanx_cluster::core::types::Weight;
 use phalanx_cluster_nats::{Config, Nats};
 use phalanx_defender::names::{alarm_log, store_config};
 use phalanx_testkit::nats::Server;
@@ -238,7 +239,7 @@ fn the_lease_is_renewed_at_half_of_its_length() {
 /// The owners of chambers of these weights on two defenders.
 fn planned(weights: &[u64], options: &Options) -> Vec<String> {
     let names: Vec<String> = (0..weights.len()).map(|n| format!("etch-01:{n}")).collect();
-    let item = |(name, weight)| PlannerInput { name, weight, previous: None };
+    let item = |(name, weight)| PlannerInput { name, weight: Weight(weight), previous: None };
     let items: Vec<PlannerInput<'_>> =
         names.iter().map(String::as_str).zip(weights.iter().copied()).map(item).collect();
     let owners = plan(&items, &[0, 1], options, Mode::Planned).owners;

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_macros, reason = "a benchmark prints its figures")]
 
 use phalanx_cluster_core::planner::{Mode, Options, PlannerInput, plan};
+use phalanx_cluster_core::types::Weight;
 use phalanx_testkit::measure::median;
 
 fn main() {
@@ -25,7 +26,7 @@ fn planner(count: usize, from: u32, to: u32) {
         parts
             .iter()
             .zip(previous)
-            .map(|((name, weight), previous)| PlannerInput { name, weight: *weight, previous })
+            .map(|((name, weight), previous)| PlannerInput { name, weight: Weight(*weight), previous })
             .collect()
     };
     let ids = |n: u32| (0..n).collect::<Vec<u32>>();

@@ -15,7 +15,7 @@ use super::io::{Effect, Event, LastMessage, LogInfo, LogInspection, Purpose, Rea
 use super::partition::{Activity, Partition, PartitionContext};
 use super::release::{LastCursor, UnreleasedCursors};
 use super::roster::Roster;
-use super::types::{AssignmentMap, Entry, Time, Version, WorkerIncarnation};
+use super::types::{AssignmentMap, Entry, LogId, Time, Version, WorkerIncarnation};
 
 /// The delay before a failed inspection is repeated.
 const INSPECTION_RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -66,7 +66,7 @@ pub(super) struct Consumer {
     unreleased: UnreleasedCursors,
     wants_map: bool,
     /// The first log ever found: what a worker without the rule goes by.
-    first_log: Option<u64>,
+    first_log: Option<LogId>,
     cursor_version: Version,
     processed: u64,
 }

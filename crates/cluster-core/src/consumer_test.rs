@@ -8,7 +8,7 @@ use super::super::io::{
     Condition, LastMessage, LogInfo, LogPage, Message, Notice, ProcessOutcome, RequestId, WriteError, Written,
 };
 use super::super::roster::tests::healthy_clock;
-use super::super::types::{Epoch, Key, Lifecycle, Revision, Value};
+use super::super::types::{Epoch, Key, Lifecycle, Revision, Sequence, Value, Weight};
 use super::super::{Cursor, Position, PreviousOwner, ProcessRequest};
 use super::*;
 
@@ -31,7 +31,12 @@ fn name() -> Arc<str> {
 
 fn message(sequence: u64) -> Message {
     let context = format!("run-{sequence}").into();
-    Message { sequence, message_id: context, stored_at: 50 + sequence, payload: Arc::from([]) }
+    Message {
+        sequence: Sequence(sequence),
+        message_id: context,
+        stored_at: 50 + sequence,
+        payload: Arc::from([]),
+    }
 }
 
 fn entry(cursor: Cursor, revision: u64) -> Entry {
@@ -60,8 +65,8 @@ impl Scene {
             assignments: BTreeMap::new(),
             fleet_size: None,
             moved: 0,
-            moved_weight: 0,
-            lower_bound_weight: 0,
+            moved_weight: Weight(0),
+            lower_bound_weight: Weight(0),
         };
         Self {
             consumption: Consumer::default(),
@@ -125,9 +130,9 @@ impl Scene {
     }
 
     fn surveyed(&mut self, serial: u64, last: u64) -> Vec<Effect> {
-        let info = LogInfo { log_id: 11, first: 1, last };
+        let info = LogInfo { log_id: LogId(11), first: Sequence(1), last: Sequence(last) };
         let context = message(last).message_id;
-        let lasts = vec![Some(LastMessage { sequence: last, message_id: context })];
+        let lasts = vec![Some(LastMessage { sequence: Sequence(last), message_id: context })];
         let result = Ok(LogInspection { info, last_messages: lasts });
         self.event(Event::LogInspected { request_id: request_id(Purpose::InspectLog, serial), result })
     }
@@ -139,7 +144,7 @@ impl Scene {
 
     fn paged(&mut self, serial: u64, sequences: &[u64]) -> Vec<Effect> {
         let messages = sequences.iter().map(|&sequence| message(sequence)).collect();
-        let info = Some(LogInfo { log_id: 11, first: 1, last: 8 });
+        let info = Some(LogInfo { log_id: LogId(11), first: Sequence(1), last: Sequence(8) });
         self.event(Event::LogRead {
             request_id: request_id(Purpose::ReadLog, serial),
             result: Ok(LogPage { info, messages }),
@@ -168,7 +173,7 @@ fn read(serial: u64, from: u64, leader: bool) -> Effect {
     Effect::ReadLog {
         request_id: request_id(Purpose::ReadLog, serial),
         partition: name(),
-        from,
+        from: Sequence(from),
         from_leader: leader,
     }
 }
@@ -177,9 +182,9 @@ fn read(serial: u64, from: u64, leader: bool) -> Effect {
 fn work(cursor: &Cursor, attempt: u32) -> ProcessRequest {
     ProcessRequest {
         message: message(8),
-        position: Position { sequence: 8, ..cursor.position },
+        position: Position { sequence: Sequence(8), ..cursor.position },
         committed: cursor.state_position,
-        log_id: 11,
+        log_id: Some(LogId(11)),
         fencing_token: cursor.fencing_token,
         write_timestamp: cursor.next_write_timestamp(58),
         attempt,
@@ -216,7 +221,7 @@ fn a_gained_partition_is_looked_at_taken_read_processed_and_committed_in_this_or
             work: Box::new(work(&taken(), 1))
         }]
     );
-    let committed = taken().committed(8, message(8).message_id, taken().next_write_timestamp(58));
+    let committed = taken().committed(Sequence(8), message(8).message_id, taken().next_write_timestamp(58));
     assert_eq!(scene.processed(5, ProcessOutcome::Done), [swap(6, committed, 41)]);
     assert_eq!(
         scene.written(6, Ok(42)),
@@ -247,7 +252,7 @@ fn a_swap_without_an_answer_is_settled_by_reading_and_repeated_if_nothing_happen
     scene.processed(5, ProcessOutcome::Done);
     let settle = Effect::Read { request_id: request_id(Purpose::ReadCursor, 7), key: Key::Cursor(name()) };
     assert_eq!(scene.written(6, Err(WriteError::Unknown)), [settle]);
-    let committed = taken().committed(8, message(8).message_id, taken().next_write_timestamp(58));
+    let committed = taken().committed(Sequence(8), message(8).message_id, taken().next_write_timestamp(58));
     let unchanged = Event::Fetched {
         request_id: request_id(Purpose::ReadCursor, 7),
         result: Ok(Some(entry(taken(), 41))),
@@ -261,7 +266,7 @@ fn a_swap_without_an_answer_is_settled_by_reading_and_repeated_if_nothing_happen
     };
     assert!(matches!(
         scene.event(ours)[0],
-        Effect::Notice(Notice::Committed { position: Position { sequence: 8, .. }, .. })
+        Effect::Notice(Notice::Committed { position: Position { sequence: Sequence(8), .. }, .. })
     ));
 }
 
@@ -285,7 +290,7 @@ fn a_swap_that_another_owner_came_before_drops_the_partition() {
 fn a_dead_letter_is_sentenced_buried_published_and_passed_in_this_order() {
     let mut scene = Scene::running();
     let reason: Arc<str> = "a corrupt blob".into();
-    let condemned = taken().with_dead_letter(8, &reason);
+    let condemned = taken().with_dead_letter(Sequence(8), &reason);
     assert_eq!(scene.processed(5, ProcessOutcome::Poison(reason.clone())), [swap(6, condemned.clone(), 41)]);
     let grave = Box::new(work(&condemned, 1));
     assert_eq!(
@@ -310,7 +315,7 @@ fn a_dead_letter_is_sentenced_buried_published_and_passed_in_this_order() {
     );
     let published =
         Event::DeadLetterStep { request_id: request_id(Purpose::PublishDeadLetter, 8), happened: true };
-    let passed = condemned.committed(8, message(8).message_id, condemned.next_write_timestamp(58));
+    let passed = condemned.committed(Sequence(8), message(8).message_id, condemned.next_write_timestamp(58));
     assert_eq!(scene.event(published), [swap(9, passed, 42)]);
 }
 
@@ -320,7 +325,7 @@ fn a_store_that_is_away_costs_no_attempt_and_the_next_one_has_a_take_of_its_own(
     let again = taken().taken_over(holder(2, 9), Version(3), PreviousOwner::SameWorker);
     assert_eq!(scene.processed(5, ProcessOutcome::Unavailable), [swap(6, again.clone(), 41)]);
     assert_eq!(scene.written(6, Ok(42)), []);
-    scene.now += Time::from_secs(1);
+    scene.now += Duration::from_secs(1);
     assert_eq!(scene.pass(), [read(7, 7, false)]);
     assert_eq!((again.failures, again.worker_crashes), (0, 0));
 }

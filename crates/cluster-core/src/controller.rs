@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use phalanx_fsm::Fsm;
 
@@ -22,7 +23,7 @@ use super::topology::{Topology, TopologyInput};
 use super::trigger::{Decision, TriggerInput, Window, decide};
 use super::types::{
     AssignmentMap, ClusterState, Entry, Epoch, Key, Lifecycle, PartitionList, Revision, Time, Value, Version,
-    WindowKind, WorkerId,
+    Weight, WindowKind, WorkerId,
 };
 use super::unlisted::{DesiredPartitions, UnlistedPartitions};
 use super::{CalculatorState, ProtocolRule, WorkerState, fleet_size};
@@ -45,7 +46,7 @@ pub(super) struct ControllerContext<'a> {
     /// The newest map this process knows, whether it is still stored or not.
     pub(super) known_map: Option<&'a Arc<AssignmentMap>>,
     /// How long this process has watched, on the healthy clock.
-    pub(super) watched: Time,
+    pub(super) watched: Duration,
 }
 
 /// How far a new leader has come.
@@ -112,7 +113,7 @@ impl Controller {
         let mut controller = Self {
             epoch,
             phase: Phase::ReadingMap(request_id),
-            calculator: Fsm::new(context.now),
+            calculator: Fsm::new(context.now.since_origin()),
             map: None,
             min_version: context.last_state.map_or(Version(0), |(state, _)| state.version),
             proposed: None,
@@ -241,7 +242,7 @@ impl Controller {
             return;
         }
         if map.epoch > self.epoch {
-            self.epoch = Epoch(map.epoch.0 + 1);
+            self.epoch = map.epoch.next();
         }
         let request_id = request_ids.next(Purpose::TouchMap);
         let touched = Arc::new(AssignmentMap { epoch: self.epoch, ..(*map).clone() });
@@ -267,13 +268,13 @@ impl Controller {
             self.begin(context, out);
             return;
         };
-        let version = Version(self.next_version(context).0.max(known.version.0 + 1));
+        let version = self.next_version(context).max(known.version.next());
         let restored = Arc::new(AssignmentMap {
             epoch: self.epoch,
             version,
             moved: 0,
-            moved_weight: 0,
-            lower_bound_weight: 0,
+            moved_weight: Weight(0),
+            lower_bound_weight: Weight(0),
             ..(**known).clone()
         });
         let request_id = request_ids.next(Purpose::TouchMap);
@@ -614,7 +615,7 @@ impl Controller {
         let seen =
             seen.chain([self.min_version]).filter(|_| context.config.enforces(ProtocolRule::VersionAboveAll));
         let highest = seen.chain(self.map_version()).max().unwrap_or_default();
-        Version(highest.max(self.highest_cursor(context)).0 + 1)
+        highest.max(self.highest_cursor(context)).next()
     }
 
     /// The highest version that anybody has seen in a cursor.
@@ -694,7 +695,7 @@ impl Controller {
 
     fn transition(&mut self, now: Time, to: CalculatorState, cause: &'static str) {
         if self.calculator.state() != to {
-            let legal = self.calculator.transition(now, to, cause);
+            let legal = self.calculator.transition(now.since_origin(), to, cause);
             debug_assert!(legal.is_ok(), "{legal:?}");
         }
     }

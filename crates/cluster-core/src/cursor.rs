@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::types::{Version, WorkerIncarnation};
+use super::types::{FencingToken, LogId, Sequence, Version, WorkerIncarnation, WriteTimestamp, next_number};
 
 /// The number of failures, or of failures and worker crashes together, after which a message is dead-lettered or isolated.
 pub const MAX_ATTEMPTS: u32 = 3;
@@ -15,8 +15,20 @@ pub const MAX_ATTEMPTS: u32 = 3;
 pub struct Position {
     /// Grows when the log is replaced, or when the cursor was lost.
     pub generation: u64,
-    /// The sequence in the log; 0 is before the first message.
-    pub sequence: u64,
+    /// The sequence in the log.
+    pub sequence: Sequence,
+}
+
+impl Position {
+    /// Returns the position of a message.
+    pub const fn new(generation: u64, sequence: Sequence) -> Self {
+        Self { generation, sequence }
+    }
+
+    /// Returns the generation after that of this position.
+    pub(super) fn next_generation(self) -> u64 {
+        next_number(self.generation, "generation")
+    }
 }
 
 /// The committed position of a partition, and the worker that may commit next.
@@ -26,18 +38,18 @@ pub struct Cursor {
     pub position: Position,
     /// The position of the last committed handler state, in any generation.
     pub state_position: Option<Position>,
-    /// The id of the last committed message.
-    pub message_id: Arc<str>,
-    /// The identity of the log: its creation time.
-    pub log_id: u64,
-    /// The time stamp of the last committed rows; it only grows.
-    pub write_timestamp: u64,
+    /// The id of the last committed message, if it has one.
+    pub message_id: Option<Arc<str>>,
+    /// The log of the position; none without a log.
+    pub log_id: Option<LogId>,
+    /// The write timestamp of the last committed results; it only grows.
+    pub write_timestamp: WriteTimestamp,
     /// The worker that may commit.
     pub owner: WorkerIncarnation,
     /// The version of the map that assigned the partition to the owner.
     pub version: Version,
     /// Grows with every takeover and every attempt.
-    pub fencing_token: u64,
+    pub fencing_token: FencingToken,
     /// The number of failures of the next message.
     pub failures: u32,
     /// The number of owners that crashed or were replaced while the next message was pending.
@@ -47,9 +59,9 @@ pub struct Cursor {
     /// The reason to dead-letter the next message.
     pub dead_letter_reason: Option<Arc<str>>,
     /// The message that the last four fields belong to, if known. It may expire before it is dead-lettered.
-    pub counted_sequence: Option<u64>,
-    /// Up to here the log was seen to hold nothing unread of this partition.
-    pub watermark: u64,
+    pub counted_sequence: Option<Sequence>,
+    /// The sequence up to which the log was seen to hold nothing unread of this partition.
+    pub watermark: Sequence,
     /// Whether the holder left cleanly and nothing of its work is under way: the next owner may take over immediately.
     pub released: bool,
 }
@@ -69,11 +81,10 @@ impl Cursor {
     /// Returns the cursor after a takeover. From then on only the new owner can commit.
     #[must_use]
     pub fn taken_over(&self, by: WorkerIncarnation, version: Version, predecessor: PreviousOwner) -> Self {
-        let take = self.fencing_token + 1;
         let mut taken = Self {
             owner: by,
             version,
-            fencing_token: take,
+            fencing_token: self.fencing_token.next(),
             isolated: false,
             released: false,
             ..self.clone()
@@ -89,17 +100,17 @@ impl Cursor {
 
     /// Returns the cursor for another log, or for one that lost messages: everything in it is unread.
     #[must_use]
-    pub fn for_new_log(&self, stream: u64) -> Self {
+    pub fn for_new_log(&self, log_id: LogId) -> Self {
         Self {
-            position: Position { generation: self.position.generation + 1, sequence: 0 },
-            message_id: "".into(),
-            log_id: stream,
+            position: Position { generation: self.position.next_generation(), sequence: Sequence::START },
+            message_id: None,
+            log_id: Some(log_id),
             failures: 0,
             worker_crashes: 0,
             isolated: false,
             dead_letter_reason: None,
             counted_sequence: None,
-            watermark: 0,
+            watermark: Sequence::START,
             released: false,
             ..self.clone()
         }
@@ -107,7 +118,7 @@ impl Cursor {
 
     /// Resets the counters unless they belong to the message at `sequence`.
     #[must_use]
-    pub fn counting_for(self, sequence: u64) -> Self {
+    pub fn counting_for(self, sequence: Sequence) -> Self {
         if self.counted_sequence.is_none_or(|judged| judged == sequence) {
             return self;
         }
@@ -122,19 +133,24 @@ impl Cursor {
     }
 
     /// Returns the write timestamp of the next message: the broker's time, but always above the last timestamp.
-    pub fn next_write_timestamp(&self, stored_at: u64) -> u64 {
-        stored_at.max(self.write_timestamp + 1)
+    pub fn next_write_timestamp(&self, stored_at: u64) -> WriteTimestamp {
+        self.write_timestamp.next().max(WriteTimestamp(stored_at))
     }
 
-    /// Returns the cursor after a commit of the next message.
+    /// Returns the cursor after a commit of the next message. An empty message id counts as none.
     #[must_use]
-    pub fn committed(&self, sequence: u64, context: Arc<str>, stamp: u64) -> Self {
+    pub fn committed(
+        &self,
+        sequence: Sequence,
+        message_id: Arc<str>,
+        write_timestamp: WriteTimestamp,
+    ) -> Self {
         let position = Position { sequence, ..self.position };
         Self {
             position,
             state_position: Some(position),
-            message_id: context,
-            write_timestamp: stamp,
+            message_id: Some(message_id).filter(|id| !id.is_empty()),
+            write_timestamp,
             failures: 0,
             worker_crashes: 0,
             isolated: false,
@@ -149,7 +165,7 @@ impl Cursor {
     /// Returns the cursor after one more failure of the next message; too many failures dead-letter it. The next attempt
     /// has its own fencing token, so late rows of this attempt never count as rows of the next.
     #[must_use]
-    pub fn with_failure(&self, sequence: u64, reason: &Arc<str>) -> Self {
+    pub fn with_failure(&self, sequence: Sequence, reason: &Arc<str>) -> Self {
         let failures = self.failures + 1;
         let dead = (failures >= MAX_ATTEMPTS).then(|| reason.clone());
         Self {
@@ -157,7 +173,7 @@ impl Cursor {
             dead_letter_reason: dead,
             isolated: false,
             counted_sequence: Some(sequence),
-            fencing_token: self.fencing_token + 1,
+            fencing_token: self.fencing_token.next(),
             released: false,
             ..self.clone()
         }
@@ -165,7 +181,7 @@ impl Cursor {
 
     /// Returns the cursor that dead-letters the next message.
     #[must_use]
-    pub fn with_dead_letter(&self, sequence: u64, reason: &Arc<str>) -> Self {
+    pub fn with_dead_letter(&self, sequence: Sequence, reason: &Arc<str>) -> Self {
         let dead = Some(reason.clone());
         Self {
             dead_letter_reason: dead,
@@ -178,7 +194,7 @@ impl Cursor {
 
     /// Returns the cursor for an isolated attempt at the next message.
     #[must_use]
-    pub fn with_isolation(&self, sequence: u64) -> Self {
+    pub fn with_isolation(&self, sequence: Sequence) -> Self {
         Self { isolated: true, counted_sequence: Some(sequence), released: false, ..self.clone() }
     }
 
@@ -187,9 +203,9 @@ impl Cursor {
         self.failures + self.worker_crashes >= MAX_ATTEMPTS
     }
 
-    /// The log was seen to hold nothing unread up to `sequence`.
+    /// Returns the cursor after the log was seen to hold nothing unread up to `sequence`.
     #[must_use]
-    pub fn with_watermark(&self, sequence: u64) -> Self {
+    pub fn with_watermark(&self, sequence: Sequence) -> Self {
         Self { watermark: self.watermark.max(sequence), released: false, ..self.clone() }
     }
 
@@ -199,9 +215,14 @@ impl Cursor {
         Self { released: true, isolated: false, ..self.clone() }
     }
 
-    /// Up to here nothing unread can have been there.
-    pub fn consumed_to(&self) -> u64 {
+    /// Returns the sequence up to which nothing unread can be in the log.
+    pub fn consumed_to(&self) -> Sequence {
         self.watermark.max(self.position.sequence)
+    }
+
+    /// Whether `id` can be the id of the last committed message.
+    pub(super) fn names(&self, id: &str) -> bool {
+        self.message_id.as_deref().is_none_or(|known| known == id)
     }
 }
 
@@ -215,22 +236,22 @@ pub(super) mod tests {
     }
 
     pub(crate) fn cursor() -> Cursor {
-        let position = Position { generation: 1, sequence: 7 };
+        let position = Position::new(1, Sequence(7));
         Cursor {
             position,
             state_position: Some(position),
-            message_id: "run-7".into(),
-            log_id: 11,
-            write_timestamp: 100,
+            message_id: Some("run-7".into()),
+            log_id: Some(LogId(11)),
+            write_timestamp: WriteTimestamp(100),
             owner: holder(1, 1),
             version: Version(1),
-            fencing_token: 4,
+            fencing_token: FencingToken(4),
             failures: 0,
             worker_crashes: 0,
             isolated: false,
             dead_letter_reason: None,
             counted_sequence: None,
-            watermark: 7,
+            watermark: Sequence(7),
             released: false,
         }
     }
@@ -242,12 +263,12 @@ pub(super) mod tests {
         let reason: Arc<str> = "no such T-chart".into();
         for (rewrite, rewritten) in [
             ("takeover", released.taken_over(holder(2, 9), Version(3), PreviousOwner::Released)),
-            ("replaced log", released.for_new_log(12)),
-            ("commit", released.committed(8, "run-8".into(), 101)),
-            ("failure", released.with_failure(8, &reason)),
-            ("dead letter", released.with_dead_letter(8, &reason)),
-            ("isolated attempt", released.with_isolation(8)),
-            ("watermark", released.with_watermark(9)),
+            ("replaced log", released.for_new_log(LogId(12))),
+            ("commit", released.committed(Sequence(8), "run-8".into(), WriteTimestamp(101))),
+            ("failure", released.with_failure(Sequence(8), &reason)),
+            ("dead letter", released.with_dead_letter(Sequence(8), &reason)),
+            ("isolated attempt", released.with_isolation(Sequence(8))),
+            ("watermark", released.with_watermark(Sequence(9))),
         ] {
             assert!(!rewritten.released, "{rewrite}");
         }
@@ -258,7 +279,7 @@ pub(super) mod tests {
         let dead = cursor().taken_over(holder(2, 9), Version(3), PreviousOwner::Crashed);
         assert_eq!(
             (dead.fencing_token, dead.version, dead.owner, dead.worker_crashes),
-            (5, Version(3), holder(2, 9), 1)
+            (FencingToken(5), Version(3), holder(2, 9), 1)
         );
         for clean in [PreviousOwner::Released, PreviousOwner::SameWorker] {
             assert_eq!(cursor().taken_over(holder(2, 9), Version(3), clean).worker_crashes, 0);
@@ -268,16 +289,16 @@ pub(super) mod tests {
     #[test]
     fn three_failures_dead_letter_and_three_failures_and_crashes_isolate() {
         let reason: Arc<str> = "no such T-chart".into();
-        let twice = cursor().with_failure(8, &reason).with_failure(8, &reason);
+        let twice = cursor().with_failure(Sequence(8), &reason).with_failure(Sequence(8), &reason);
         assert_eq!((twice.dead_letter_reason.clone(), twice.needs_isolation()), (None, false));
-        assert_eq!(twice.with_failure(8, &reason).dead_letter_reason, Some(reason));
+        assert_eq!(twice.with_failure(Sequence(8), &reason).dead_letter_reason, Some(reason));
         let mixed = twice.taken_over(holder(2, 9), Version(3), PreviousOwner::Crashed);
         assert_eq!((mixed.dead_letter_reason.clone(), mixed.needs_isolation()), (None, true));
     }
 
     #[test]
     fn only_a_crash_while_isolated_dead_letters() {
-        let alone = Cursor { worker_crashes: 3, ..cursor() }.with_isolation(8);
+        let alone = Cursor { worker_crashes: 3, ..cursor() }.with_isolation(Sequence(8));
         let clean = alone.taken_over(holder(2, 9), Version(3), PreviousOwner::Released);
         assert_eq!((clean.dead_letter_reason, clean.isolated), (None, false));
         let crowded = Cursor { worker_crashes: 5, ..cursor() };
@@ -292,39 +313,42 @@ pub(super) mod tests {
 
     #[test]
     fn every_attempt_has_a_take_of_its_own() {
-        let failed = cursor().with_failure(8, &"no such T-chart".into());
-        assert_eq!((failed.fencing_token, failed.owner), (5, cursor().owner));
+        let failed = cursor().with_failure(Sequence(8), &"no such T-chart".into());
+        assert_eq!((failed.fencing_token, failed.owner), (FencingToken(5), cursor().owner));
     }
 
     #[test]
     fn a_verdict_is_for_the_message_it_was_passed_on() {
-        let condemned = cursor().with_dead_letter(8, &"a corrupt blob".into());
-        assert_eq!(condemned.clone().counting_for(8), condemned);
-        let next = condemned.counting_for(9);
+        let condemned = cursor().with_dead_letter(Sequence(8), &"a corrupt blob".into());
+        assert_eq!(condemned.clone().counting_for(Sequence(8)), condemned);
+        let next = condemned.counting_for(Sequence(9));
         assert_eq!((next.dead_letter_reason, next.counted_sequence), (None, None));
     }
 
     #[test]
     fn an_advance_forgets_what_was_held_against_the_last_message() {
         let judged = Cursor { failures: 2, worker_crashes: 2, isolated: true, ..cursor() };
-        let advanced = judged.committed(9, "run-9".into(), 130);
+        let advanced = judged.committed(Sequence(9), "run-9".into(), WriteTimestamp(130));
         assert_eq!((advanced.failures, advanced.worker_crashes, advanced.isolated), (0, 0, false));
-        assert_eq!(advanced.state_position, Some(Position { generation: 1, sequence: 9 }));
-        assert_eq!((advanced.write_timestamp, advanced.watermark), (130, 9));
+        assert_eq!(advanced.state_position, Some(Position::new(1, Sequence(9))));
+        assert_eq!((advanced.write_timestamp, advanced.watermark), (WriteTimestamp(130), Sequence(9)));
     }
 
     #[test]
     fn stamps_grow_although_the_clock_of_the_broker_steps_back() {
-        assert_eq!((cursor().next_write_timestamp(500), cursor().next_write_timestamp(20)), (500, 101));
+        assert_eq!(
+            (cursor().next_write_timestamp(500), cursor().next_write_timestamp(20)),
+            (WriteTimestamp(500), WriteTimestamp(101))
+        );
     }
 
     #[test]
     fn a_replaced_log_starts_at_its_beginning_and_keeps_the_handler_state() {
-        let replaced = cursor().for_new_log(12);
-        assert_eq!(replaced.position, Position { generation: 2, sequence: 0 });
+        let replaced = cursor().for_new_log(LogId(12));
+        assert_eq!(replaced.position, Position::new(2, Sequence::START));
         assert_eq!(
             (replaced.state_position, replaced.log_id, replaced.write_timestamp),
-            (cursor().state_position, 12, 100)
+            (cursor().state_position, Some(LogId(12)), WriteTimestamp(100))
         );
     }
 }

@@ -149,7 +149,7 @@ impl Election {
                 Condition::Revision(*revision)
             }
         };
-        let lease = Lease { holder: candidate.me, epoch: Epoch(self.highest_epoch.0 + 1), renewals: 0 };
+        let lease = Lease { holder: candidate.me, epoch: self.highest_epoch.next(), renewals: 0 };
         self.write(now, lease, condition, request_ids, out);
     }
 

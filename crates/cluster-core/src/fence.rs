@@ -5,6 +5,7 @@
 //! leader; and that heartbeat must then still be young. A worker whose id a standby has taken fails at the second step.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::ProtocolRule;
 use super::config::Config;
@@ -31,7 +32,7 @@ pub(super) enum FenceState {
 
 #[derive(Clone, Debug)]
 pub(super) struct Fence {
-    limit: Time,
+    limit: Duration,
     counts_from_sending: bool,
     exits_in_order: bool,
     stage: FenceState,

@@ -3,12 +3,14 @@
 //! No list of former owners is needed, across any number of versions: whoever took last is named, and only it could
 //! still be at work.
 
+use std::time::Duration;
+
 use super::ProtocolRule;
 use super::config::Config;
 use super::cursor::{Cursor, PreviousOwner};
 use super::health::HealthyClock;
 use super::roster::Roster;
-use super::types::{AssignmentMap, Time, WorkerIncarnation};
+use super::types::{AssignmentMap, WorkerIncarnation};
 
 /// What a gainer knows.
 pub(super) struct TakeoverContext<'a> {
@@ -18,7 +20,7 @@ pub(super) struct TakeoverContext<'a> {
     pub(super) roster: &'a Roster,
     pub(super) clock: &'a HealthyClock,
     /// How long it has waited for this cursor.
-    pub(super) waited: Time,
+    pub(super) waited: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
     use crate::cursor::tests::{cursor, holder};
     use crate::roster::tests::{beat_of, healthy_clock};
-    use crate::types::{Epoch, Heartbeat, Lifecycle, Version, WorkerId};
+    use crate::types::{Epoch, Heartbeat, Lifecycle, Time, Version, Weight, WorkerId};
 
     fn map(version: u64) -> AssignmentMap {
         AssignmentMap {
@@ -102,8 +104,8 @@ mod tests {
             assignments: BTreeMap::new(),
             fleet_size: None,
             moved: 0,
-            moved_weight: 0,
-            lower_bound_weight: 0,
+            moved_weight: Weight(0),
+            lower_bound_weight: Weight(0),
         }
     }
 
@@ -120,7 +122,7 @@ mod tests {
             config: &config,
             roster: &roster,
             clock: &clock,
-            waited: Time::from_secs(waited),
+            waited: Duration::from_secs(waited),
         };
         decide_takeover(&cursor(), &gainer)
     }
@@ -166,7 +168,7 @@ mod tests {
     /// Returns the verdict of worker 2, at version 3, for a released cursor of `holder`.
     fn verdict_for_released(holder: WorkerIncarnation, version: u64) -> TakeoverDecision {
         let (roster, clock, config, map) = (Roster::default(), healthy_clock(5), Config::default(), map(3));
-        let waited = Time::ZERO;
+        let waited = Duration::ZERO;
         let me = self::holder(2, 9);
         let gainer =
             TakeoverContext { me, map: &map, config: &config, roster: &roster, clock: &clock, waited };

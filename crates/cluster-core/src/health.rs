@@ -3,26 +3,28 @@
 //! "Not heard for 6 s" means nothing while nobody can be heard. So every silence is counted on this clock, which stands
 //! still when our own heartbeat does not come back through the watch, and every count starts anew when it does again.
 
+use std::time::Duration;
+
 use super::ProtocolRule;
 use super::config::Config;
 use super::types::Time;
 
-/// A moment on the healthy clock.
+/// A moment on the healthy clock: how far the clock had run by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct HealthyInstant(Time);
+pub(super) struct HealthyInstant(Duration);
 
 #[derive(Clone, Debug)]
 pub(super) struct HealthyClock {
-    echo_limit: Time,
+    echo_limit: Duration,
     /// Runs whatever comes back: only in a test that takes the rule out.
     always: bool,
     /// When the newest echo was sent; the clock runs until that is too old.
     echo: Option<Time>,
     /// How far the clock has run, and when that was counted.
-    elapsed: Time,
+    elapsed: Duration,
     counted_at: Time,
-    /// Where the clock stood when health last returned.
-    healthy_since: Time,
+    /// The moment on this clock when health last returned.
+    healthy_since: HealthyInstant,
 }
 
 impl HealthyClock {
@@ -31,14 +33,14 @@ impl HealthyClock {
         Self::with_limit(now, config.echo_limit(), always)
     }
 
-    fn with_limit(now: Time, echo_limit: Time, always: bool) -> Self {
+    fn with_limit(now: Time, echo_limit: Duration, always: bool) -> Self {
         Self {
             echo_limit,
             always,
             echo: None,
-            elapsed: Time::ZERO,
+            elapsed: Duration::ZERO,
             counted_at: now,
-            healthy_since: Time::ZERO,
+            healthy_since: HealthyInstant(Duration::ZERO),
         }
     }
 
@@ -48,11 +50,11 @@ impl HealthyClock {
         self.advance(now);
         self.echo = self.echo.max(Some(sent));
         if !was_healthy && self.is_healthy(now) && !self.always {
-            self.healthy_since = self.elapsed;
+            self.healthy_since = self.now();
         }
     }
 
-    pub(super) fn echo_limit(&self) -> Time {
+    pub(super) fn echo_limit(&self) -> Duration {
         self.echo_limit
     }
 
@@ -74,12 +76,12 @@ impl HealthyClock {
 
     /// Whether health has lasted since then.
     pub(super) fn is_recent(&self, mark: HealthyInstant) -> bool {
-        mark.0 >= self.healthy_since
+        mark >= self.healthy_since
     }
 
     /// How much healthy time has passed since `mark`, or since health last returned, whichever is less.
-    pub(super) fn since(&self, mark: HealthyInstant) -> Time {
-        self.elapsed.saturating_sub(mark.0.max(self.healthy_since))
+    pub(super) fn since(&self, mark: HealthyInstant) -> Duration {
+        self.elapsed.saturating_sub(mark.max(self.healthy_since).0)
     }
 }
 
@@ -102,7 +104,7 @@ mod tests {
         let mut clock = HealthyClock::new(s(0), &Config::default());
         let start = clock.now();
         clock.advance(s(100));
-        assert_eq!(clock.since(start), s(0));
+        assert_eq!(clock.since(start), Duration::ZERO);
     }
 
     #[test]
@@ -110,9 +112,9 @@ mod tests {
         let mut clock = clock_with_echo_at(10);
         let start = clock.now();
         clock.advance(s(12));
-        assert_eq!(clock.since(start), s(2));
+        assert_eq!(clock.since(start), Duration::from_secs(2));
         clock.advance(s(60));
-        assert_eq!(clock.since(start), s(3));
+        assert_eq!(clock.since(start), Duration::from_secs(3));
     }
 
     #[test]
@@ -122,7 +124,7 @@ mod tests {
         clock.advance(s(13));
         clock.echoed(s(60), s(60));
         clock.advance(s(62));
-        assert_eq!(clock.since(before), s(2));
+        assert_eq!(clock.since(before), Duration::from_secs(2));
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! claim has lost its identity. The decision which id to try is a function of what the watch has shown.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::config::Config;
 use super::health::{HealthyClock, HealthyInstant};
 use super::io::{Condition, Effect, Purpose, ReadError, RequestId, RequestIds, WriteError, Written};
-use super::types::{Claim, Entry, Incarnation, Key, Pod, Revision, Time, Value, WorkerId, WorkerIncarnation};
+use super::types::{Claim, Entry, Incarnation, Key, Pod, Revision, Value, WorkerId, WorkerIncarnation};
 
 /// A claim as the watch showed it.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ pub(super) struct IdSearch<'a> {
     /// Ids from 0 to this, exclusive.
     pub(super) limit: u32,
     /// A claim unchanged for this long is nobody's.
-    pub(super) stale: Time,
+    pub(super) stale: Duration,
     /// Whether ids named in the map come first.
     pub(super) map_first: bool,
     /// The healthy clock.
@@ -340,7 +341,7 @@ impl Identity {
     fn hold(&mut self, id: WorkerId, written: Written) -> ClaimOutcome {
         // Above any life seen of this id, also where the broker's clock has stepped back.
         let seen = self.incarnations.get(&id).copied().unwrap_or_default();
-        let incarnation = Incarnation(written.stored_at).max(Incarnation(seen.0 + 1));
+        let incarnation = Incarnation(written.stored_at).max(seen.next());
         let holder = WorkerIncarnation { id, incarnation };
         self.incarnations.insert(id, incarnation);
         self.stage =
@@ -412,7 +413,7 @@ mod tests {
         let search = IdSearch {
             in_map: &BTreeSet::new(),
             limit: 1,
-            stale: Time::from_secs(30),
+            stale: Duration::from_secs(30),
             map_first: true,
             clock: &clock,
         };

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cursor::Position;
-use super::types::{Entry, Key, PartitionList, Revision, Value, Version, WindowKind};
+use super::types::{
+    Entry, FencingToken, Key, LogId, PartitionList, Revision, Sequence, Value, Version, WindowKind,
+    WriteTimestamp,
+};
 
 /// What a request was for. Answers are told apart by it and by the serial number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,8 +139,8 @@ pub enum Effect {
     Grant {
         /// The partition.
         partition: Arc<str>,
-        /// Grows with every owner; whoever shows a lower one is late.
-        fencing_token: u64,
+        /// The token, which grows with every owner: a lower one is outdated.
+        fencing_token: FencingToken,
     },
     /// Read these cursors from the stream leader, and answer with [`Event::Cursors`] in this order.
     ReadCursors {
@@ -166,8 +169,8 @@ pub enum Effect {
         request_id: RequestId,
         /// Which partition.
         partition: Arc<str>,
-        /// From this sequence on, itself included.
-        from: u64,
+        /// The first sequence to read.
+        from: Sequence,
         /// From the stream leader, with what it says about the log; otherwise from any replica.
         from_leader: bool,
     },
@@ -232,7 +235,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Its sequence in the log.
-    pub sequence: u64,
+    pub sequence: Sequence,
     /// Its id: for a notification, the context.
     pub message_id: Arc<str>,
     /// The broker's time when it was stored, in microseconds.
@@ -250,12 +253,12 @@ pub struct ProcessRequest {
     pub position: Position,
     /// Where the chart state to go on from stands; none if nothing was ever committed.
     pub committed: Option<Position>,
-    /// Which log it comes from.
-    pub log_id: u64,
-    /// By which take it is processed: rows of a lower take never replace those of a higher one.
-    pub fencing_token: u64,
-    /// The time stamp of its rows.
-    pub write_timestamp: u64,
+    /// The log of the message.
+    pub log_id: Option<LogId>,
+    /// The fencing token of the attempt: results of a lower token never replace those of a higher one.
+    pub fencing_token: FencingToken,
+    /// The write timestamp of its results.
+    pub write_timestamp: WriteTimestamp,
     /// Which attempt this is, from 1.
     pub attempt: u32,
     /// What is remembered of this partition does not count: read it from the store.
@@ -278,12 +281,12 @@ pub enum ProcessOutcome {
 /// What the stream leader says about a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogInfo {
-    /// Which log it is: the time it was made.
-    pub log_id: u64,
+    /// The identity of the log.
+    pub log_id: LogId,
     /// The first sequence it holds; one above the last if it is empty.
-    pub first: u64,
+    pub first: Sequence,
     /// The last sequence it gave.
-    pub last: u64,
+    pub last: Sequence,
 }
 
 /// The log, and the last message of each partition that was asked for.
@@ -299,7 +302,7 @@ pub struct LogInspection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastMessage {
     /// Its sequence.
-    pub sequence: u64,
+    pub sequence: Sequence,
     /// Its id: a log that lost its tail gives the same sequence to another message.
     pub message_id: Arc<str>,
 }
@@ -307,10 +310,10 @@ pub struct LastMessage {
 /// Every partition that the log holds messages of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectList {
-    /// Which log it is: the time it was made.
-    pub log_id: u64,
+    /// The identity of the log.
+    pub log_id: LogId,
     /// Each partition with its last sequence.
-    pub lasts: Vec<(Arc<str>, u64)>,
+    pub lasts: Vec<(Arc<str>, Sequence)>,
 }
 
 /// Up to two messages.
@@ -329,12 +332,12 @@ pub struct RecoveryPoint {
     pub newest: Position,
     /// What was committed before it.
     pub predecessor: Option<Position>,
-    /// The id of the message at the predecessor.
-    pub message_id: Arc<str>,
-    /// Which log the predecessor comes from.
-    pub log_id: u64,
-    /// The highest time stamp, with its take, of what is stored at the newest.
-    pub write_timestamp: u64,
+    /// The id of the message at the predecessor, if it is known.
+    pub message_id: Option<Arc<str>>,
+    /// The log of the predecessor, if it is known.
+    pub log_id: Option<LogId>,
+    /// The highest write timestamp, plus its fencing token, of what is stored at the newest position.
+    pub write_timestamp: WriteTimestamp,
 }
 
 /// Something that is counted.
@@ -353,10 +356,10 @@ pub enum Notice {
     Expired {
         /// The partition.
         partition: Arc<str>,
-        /// Everything up to here was read.
-        after: u64,
-        /// The first that the log still holds.
-        before: u64,
+        /// The sequence up to which everything was read.
+        after: Sequence,
+        /// The first sequence that the log still holds.
+        before: Sequence,
     },
     /// The log is not the one that was read before: it is read from its beginning.
     LogReplaced {

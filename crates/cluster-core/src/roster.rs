@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::WorkerState;
 use super::health::{HealthyClock, HealthyInstant};
@@ -32,12 +33,12 @@ pub(super) struct WorkerRecord {
 impl WorkerRecord {
     /// How long it has been silent on the healthy clock; none if this process has never heard it. DEGRADED is silence:
     /// such a worker does no work.
-    fn time_since_heartbeat(&self, clock: &HealthyClock) -> Option<Time> {
+    fn time_since_heartbeat(&self, clock: &HealthyClock) -> Option<Duration> {
         let silent = clock.since(self.last_heartbeat?);
-        Some(silent.max(self.degraded.map_or(Time::ZERO, |since| clock.since(since))))
+        Some(silent.max(self.degraded.map_or(Duration::ZERO, |since| clock.since(since))))
     }
 
-    fn is_live(&self, limit: Time, clock: &HealthyClock) -> bool {
+    fn is_live(&self, limit: Duration, clock: &HealthyClock) -> bool {
         !self.left && self.time_since_heartbeat(clock).is_some_and(|silent| silent < limit)
     }
 }
@@ -151,7 +152,7 @@ impl Roster {
     }
 
     /// How long a worker has been silent on the healthy clock; none if this process has never heard it.
-    pub(super) fn time_since_heartbeat(&self, id: WorkerId, clock: &HealthyClock) -> Option<Time> {
+    pub(super) fn time_since_heartbeat(&self, id: WorkerId, clock: &HealthyClock) -> Option<Duration> {
         self.workers.get(&id)?.time_since_heartbeat(clock)
     }
 
@@ -161,21 +162,21 @@ impl Roster {
     }
 
     /// Whether a worker was heard within `limit` and has not left.
-    pub(super) fn is_live(&self, id: WorkerId, limit: Time, clock: &HealthyClock) -> bool {
+    pub(super) fn is_live(&self, id: WorkerId, limit: Duration, clock: &HealthyClock) -> bool {
         self.workers.get(&id).is_some_and(|seen| seen.is_live(limit, clock))
     }
 
     /// Whoever was heard within `limit` and has not left.
     pub(super) fn live(
         &self,
-        limit: Time,
+        limit: Duration,
         clock: &HealthyClock,
     ) -> impl Iterator<Item = (WorkerId, &WorkerRecord)> {
         self.iter().filter(move |(_, seen)| seen.is_live(limit, clock))
     }
 
     /// Whether a standby was heard within `limit`.
-    pub(super) fn has_standby(&self, limit: Time, clock: &HealthyClock) -> bool {
+    pub(super) fn has_standby(&self, limit: Duration, clock: &HealthyClock) -> bool {
         self.standbys.values().flatten().any(|&heard| clock.since(heard) < limit)
     }
 }
@@ -222,7 +223,7 @@ pub(super) mod tests {
         let (mut roster, clock) = (Roster::default(), healthy_clock(5));
         roster.record_heartbeat(WorkerId(3), &beat(1), true, s(5), &clock);
         assert_eq!(roster.time_since_heartbeat(WorkerId(3), &clock), None);
-        assert!(!roster.is_live(WorkerId(3), s(6), &clock));
+        assert!(!roster.is_live(WorkerId(3), Duration::from_secs(6), &clock));
     }
 
     #[test]
@@ -230,7 +231,7 @@ pub(super) mod tests {
         let (mut roster, clock) = (Roster::default(), healthy_clock(5));
         roster.record_heartbeat(WorkerId(3), &beat(9), false, s(5), &clock);
         roster.record_heartbeat(WorkerId(3), &Heartbeat { left: true, ..beat(8) }, false, s(5), &clock);
-        assert!(roster.is_live(WorkerId(3), s(6), &clock));
+        assert!(roster.is_live(WorkerId(3), Duration::from_secs(6), &clock));
     }
 
     #[test]
@@ -238,9 +239,9 @@ pub(super) mod tests {
         let (mut roster, clock) = (Roster::default(), healthy_clock(5));
         roster.record_heartbeat(WorkerId(3), &Heartbeat { left: true, ..beat(1) }, false, s(5), &clock);
         roster.record_heartbeat(WorkerId(3), &beat(1), false, s(5), &clock);
-        assert!(!roster.is_live(WorkerId(3), s(6), &clock));
+        assert!(!roster.is_live(WorkerId(3), Duration::from_secs(6), &clock));
         roster.record_heartbeat(WorkerId(3), &beat(2), false, s(5), &clock);
-        assert!(roster.is_live(WorkerId(3), s(6), &clock));
+        assert!(roster.is_live(WorkerId(3), Duration::from_secs(6), &clock));
     }
 
     #[test]
@@ -251,6 +252,6 @@ pub(super) mod tests {
             let state = if second < 2 { WorkerState::Stable } else { WorkerState::Degraded };
             roster.record_heartbeat(WorkerId(3), &Heartbeat { state, ..beat(1) }, false, s(second), &clock);
         }
-        assert_eq!(roster.time_since_heartbeat(WorkerId(3), &clock), Some(s(6)));
+        assert_eq!(roster.time_since_heartbeat(WorkerId(3), &clock), Some(Duration::from_secs(6)));
     }
 }

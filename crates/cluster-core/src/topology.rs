@@ -107,5 +107,5 @@ fn left_at(view: &TopologyInput<'_>, id: WorkerId) -> Option<Time> {
         return seen.left_at;
     }
     let silent = view.roster.time_since_heartbeat(id, view.clock)?;
-    (seen.state == WorkerState::Shutdown).then(|| view.now.saturating_sub(silent))
+    (seen.state == WorkerState::Shutdown).then(|| view.now.checked_sub(silent).unwrap_or(Time::ZERO))
 }

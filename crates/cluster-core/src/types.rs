@@ -1,7 +1,9 @@
-//! What is stored and sent: identities, and the values behind the keys of the design.
+//! Values that are stored and sent: identities, numbers with a meaning, moments, and the value of each key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Sub};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +11,207 @@ use super::WorkerState;
 use super::cursor::Cursor;
 
 /// Partitions and their weights.
-pub type PartitionList = [(Arc<str>, u64)];
+pub type PartitionList = [(Arc<str>, Weight)];
 
-/// A moment on the clock of one process: time since an origin of its own, running through suspension.
-pub type Time = Duration;
+/// A moment on the clock of one process: the time since the origin of that clock, which runs through suspension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(Duration);
+
+impl Time {
+    /// The origin of the clock.
+    pub const ZERO: Self = Self(Duration::ZERO);
+    /// A moment that never comes.
+    pub const MAX: Self = Self(Duration::MAX);
+
+    /// Returns the moment that is `elapsed` after the origin.
+    pub const fn from_origin(elapsed: Duration) -> Self {
+        Self(elapsed)
+    }
+
+    /// Returns the moment this number of seconds after the origin.
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+
+    /// Returns the moment this number of milliseconds after the origin.
+    pub const fn from_millis(milliseconds: u64) -> Self {
+        Self(Duration::from_millis(milliseconds))
+    }
+
+    /// Returns the moment this number of microseconds after the origin.
+    pub const fn from_micros(microseconds: u64) -> Self {
+        Self(Duration::from_micros(microseconds))
+    }
+
+    /// Returns the time between the origin and this moment.
+    pub const fn since_origin(self) -> Duration {
+        self.0
+    }
+
+    /// Returns the time since `earlier`, or zero if that moment is later than this one.
+    pub const fn saturating_sub(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Returns the moment that is `length` before this one, unless it is before the origin.
+    pub const fn checked_sub(self, length: Duration) -> Option<Self> {
+        match self.0.checked_sub(length) {
+            Some(elapsed) => Some(Self(elapsed)),
+            None => None,
+        }
+    }
+}
+
+/// Panics if the sum is above [`Time::MAX`].
+impl Add<Duration> for Time {
+    type Output = Self;
+
+    fn add(self, length: Duration) -> Self {
+        Self(self.0 + length)
+    }
+}
+
+impl AddAssign<Duration> for Time {
+    fn add_assign(&mut self, length: Duration) {
+        *self = *self + length;
+    }
+}
+
+/// Panics if the result is before the origin.
+impl Sub<Duration> for Time {
+    type Output = Self;
+
+    fn sub(self, length: Duration) -> Self {
+        Self(self.0 - length)
+    }
+}
+
+/// Panics if `earlier` is later.
+impl Sub for Time {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.0 - earlier.0
+    }
+}
+
+/// Returns the number after `number`.
+///
+/// Numbers that only grow must never start again at 0, so an overflow stops the worker in every build.
+#[track_caller]
+pub(super) fn next_number(number: u64, what: &str) -> u64 {
+    let Some(next) = number.checked_add(1) else { panic!("no {what} is left above {number}") };
+    next
+}
+
+/// The weight of a partition: its cost for the owner, or a sum of such costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Weight(pub u64);
+
+impl Add for Weight {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let Some(sum) = self.0.checked_add(other.0) else { panic!("the sum of two weights is too large") };
+        Self(sum)
+    }
+}
+
+impl AddAssign for Weight {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Weight {
+    fn sum<I: Iterator<Item = Self>>(weights: I) -> Self {
+        weights.fold(Self(0), Add::add)
+    }
+}
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The sequence of a message in a log; 0 is before the first message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sequence(pub u64);
+
+impl Sequence {
+    /// The place before the first message.
+    pub const START: Self = Self(0);
+    /// The first message.
+    pub const FIRST: Self = Self(1);
+
+    /// Returns the sequence after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(next_number(self.0, "sequence"))
+    }
+
+    /// Returns the sequence before this one; before the first message that is [`Sequence::START`].
+    #[must_use]
+    pub fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The fencing token of a cursor. It grows with every takeover and every new attempt at a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(pub u64);
+
+impl FencingToken {
+    /// The token of a new cursor.
+    pub const FIRST: Self = Self(1);
+
+    /// Returns the token after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(next_number(self.0, "fencing token"))
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The timestamp of the results of a message, in microseconds. Of two writes the one with the higher timestamp wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteTimestamp(pub u64);
+
+impl WriteTimestamp {
+    /// Returns the timestamp after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(next_number(self.0, "write timestamp"))
+    }
+}
+
+impl fmt::Display for WriteTimestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The identity of a log: its creation time by the clock of the broker, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogId(pub u64);
+
+impl fmt::Display for LogId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// The number of a worker id. The name of the id has a prefix that the group gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +226,14 @@ impl fmt::Display for WorkerId {
 /// Which life of an id this is: the broker's store time of the claim, in microseconds. It only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
+
+impl Incarnation {
+    /// Returns the incarnation after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(next_number(self.0, "incarnation"))
+    }
+}
 
 /// One life of one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,9 +266,25 @@ impl Revision {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(pub u64);
 
+impl Epoch {
+    /// Returns the epoch after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(next_number(self.0, "epoch"))
+    }
+}
+
 /// The version of a map. It only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u64);
+
+impl Version {
+    /// Returns the version after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(next_number(self.0, "version"))
+    }
+}
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,9 +440,9 @@ pub struct AssignmentMap {
     /// Partitions that changed their owner with this version.
     pub moved: usize,
     /// Their weight.
-    pub moved_weight: u64,
+    pub moved_weight: Weight,
     /// The least weight that any plan would have moved.
-    pub lower_bound_weight: u64,
+    pub lower_bound_weight: Weight,
 }
 
 /// The owner of a partition, and what it weighs.
@@ -228,7 +451,7 @@ pub struct Assignment {
     /// The owner.
     pub owner: WorkerId,
     /// The weight it was planned with.
-    pub weight: u64,
+    pub weight: Weight,
     /// It is not in the list: the log held messages of it.
     pub adopted: bool,
 }
@@ -259,4 +482,36 @@ pub struct ClusterState {
     pub window: Option<(WindowKind, Duration)>,
     /// Ids that have left, and what was left of their graces when this was written.
     pub grace_periods: BTreeMap<WorkerId, Duration>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_and_a_length_give_a_time_and_two_times_give_a_length() {
+        let (early, late) = (Time::from_secs(3), Time::from_millis(5500));
+        assert_eq!((late - early, early + Duration::from_millis(2500)), (Duration::from_millis(2500), late));
+        assert_eq!((early.saturating_sub(late), late.saturating_sub(early)), (Duration::ZERO, late - early));
+        assert_eq!(early.checked_sub(Duration::from_secs(1)), Some(Time::from_secs(2)));
+        assert_eq!(early.checked_sub(Duration::from_secs(4)), None);
+    }
+
+    #[test]
+    fn numbers_that_grow_never_start_again() {
+        assert_eq!(Sequence(7).next(), Sequence(8));
+        assert_eq!((Sequence(7).previous(), Sequence::START.previous()), (Sequence(6), Sequence::START));
+        let overflows: [fn() -> u64; 7] = [
+            || Sequence(u64::MAX).next().0,
+            || FencingToken(u64::MAX).next().0,
+            || WriteTimestamp(u64::MAX).next().0,
+            || Incarnation(u64::MAX).next().0,
+            || Epoch(u64::MAX).next().0,
+            || Version(u64::MAX).next().0,
+            || (Weight(u64::MAX) + Weight(1)).0,
+        ];
+        for next in overflows {
+            assert!(std::panic::catch_unwind(next).is_err());
+        }
+    }
 }

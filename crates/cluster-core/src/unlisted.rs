@@ -3,18 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::io::{Effect, Notice, Purpose, ReadError, RequestId, RequestIds, SubjectList};
-use super::types::{AssignmentMap, Entry, PartitionList, Time, Value};
+use super::types::{AssignmentMap, Entry, LogId, PartitionList, Sequence, Time, Value, Weight};
 
 #[derive(Debug, Default)]
 pub(super) struct UnlistedPartitions {
     next: Option<Time>,
     asked: Option<RequestId>,
     /// The log that the candidates were found in.
-    stream: u64,
+    log_id: Option<LogId>,
     /// The last message of each candidate, in the order of the request.
-    candidates: Vec<(Arc<str>, Option<u64>)>,
+    candidates: Vec<(Arc<str>, Option<Sequence>)>,
     /// Not in the map, and with unread messages.
     to_adopt: BTreeSet<Arc<str>>,
     /// In the map, not in the list, and not needed any more.
@@ -36,7 +37,7 @@ impl UnlistedPartitions {
     pub(super) fn scan_if_due(
         &mut self,
         now: Time,
-        interval: Time,
+        interval: Duration,
         request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
@@ -64,10 +65,10 @@ impl UnlistedPartitions {
             return;
         }
         self.asked = None;
-        let Ok(SubjectList { log_id: stream, lasts: subjects }) = result else { return };
-        self.stream = stream;
+        let Ok(SubjectList { log_id, lasts: subjects }) = result else { return };
+        self.log_id = Some(log_id);
         let listed: BTreeSet<&Arc<str>> = listed.iter().map(|(name, _)| name).collect();
-        let mut candidates: BTreeMap<Arc<str>, Option<u64>> = map
+        let mut candidates: BTreeMap<Arc<str>, Option<Sequence>> = map
             .into_iter()
             .flat_map(|map| map.assignments.keys())
             .filter(|name| !listed.contains(name))
@@ -104,10 +105,10 @@ impl UnlistedPartitions {
         let Ok(cursors) = result else { return };
         let (mut unknown, mut done) = (BTreeSet::new(), BTreeSet::new());
         for ((name, last), entry) in self.candidates.drain(..).zip(cursors) {
-            let committed = entry.as_ref().map_or(0, |entry| match &entry.value {
+            let committed = entry.as_ref().map_or(Sequence::START, |entry| match &entry.value {
                 // What was committed in another log says nothing about this one.
-                Value::Cursor(cursor) if cursor.log_id == self.stream => cursor.position.sequence,
-                _ => 0,
+                Value::Cursor(cursor) if cursor.log_id == self.log_id => cursor.position.sequence,
+                _ => Sequence::START,
             });
             let unread = last.is_some_and(|last| last > committed);
             match map.and_then(|map| map.assignments.get(&name)) {
@@ -134,11 +135,11 @@ impl UnlistedPartitions {
         listed: &PartitionList,
         map: Option<&AssignmentMap>,
     ) -> DesiredPartitions {
-        let mut wanted: BTreeMap<Arc<str>, (u64, bool)> =
+        let mut wanted: BTreeMap<Arc<str>, (Weight, bool)> =
             listed.iter().map(|(name, weight)| (name.clone(), (*weight, false))).collect();
-        let mut weights: Vec<u64> = listed.iter().map(|(_, weight)| *weight).collect();
+        let mut weights: Vec<Weight> = listed.iter().map(|(_, weight)| *weight).collect();
         weights.sort_unstable();
-        let median = weights.get(weights.len() / 2).copied().unwrap_or(1);
+        let median = weights.get(weights.len() / 2).copied().unwrap_or(Weight(1));
         for (name, known) in map.into_iter().flat_map(|map| &map.assignments) {
             if !self.drained.contains(name) {
                 wanted.entry(name.clone()).or_insert((known.weight, known.adopted));

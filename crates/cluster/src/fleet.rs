@@ -273,7 +273,7 @@ impl FleetState {
                 has_left: beat.left,
                 is_leader: beat.is_leader,
                 partitions,
-                weight,
+                weight: weight.0,
                 processed: beat.processed,
                 applied_version: beat.applied_version.0,
                 heartbeat_age: age(*at),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 use phalanx_defender::judge::rows::{Before, Entry};
 use phalanx_defender::judge::{History, Run, judge};
 use phalanx_defender::record::{Chamber, HISTORY, Mark, Results, UChart};
@@ -117,7 +118,7 @@ impl Bench {
     }
 
     fn entry(&self) -> Entry {
-        let position = Position { generation: 1, sequence: self.sequence + 1 };
+        let position = Position { generation: 1, sequence: Sequence(self.sequence + 1) };
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
         Entry {
             chamber: self.chamber.clone(),

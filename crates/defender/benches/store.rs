@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 use phalanx_defender::cache::{Cache, SIZE_MB};
 use phalanx_defender::record::{
     Chamber, Context, Flags, HISTORY, Limits, Mark, Outcome, Past, Results, StateRow, UChart,
@@ -20,7 +21,7 @@ const ROUNDS: usize = 5;
 const GENERATION: u64 = 1_700_000_000_000_000;
 
 fn results(chamber: &Chamber, sequence: u64) -> Results {
-    let position = |sequence| Position { generation: GENERATION, sequence };
+    let position = |sequence| Position::new(GENERATION, Sequence(sequence));
     let mark = Mark { position: position(sequence), take: 1, stamp: 1_800_000_000_000_000 + sequence };
     let timestamp =
         Timestamp::from_millisecond(1_800_000_000_000 + sequence.cast_signed()).unwrap_or_default();
@@ -105,7 +106,7 @@ fn main() {
     }
     let (now, chambers) = (Instant::now(), chambers());
     let cache = Cache::new(now, SIZE_MB).expect("a cache");
-    let position = |sequence| Position { generation: GENERATION, sequence };
+    let position = |sequence| Position::new(GENERATION, Sequence(sequence));
     let ready: Vec<Vec<Results>> = (1..=2 * HISTORY as u64)
         .map(|sequence| chambers.iter().map(|chamber| results(chamber, sequence)).collect())
         .collect();

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use phalanx_cluster::backend::{AppendCondition, Error, Log, Message};
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
@@ -47,7 +48,7 @@ impl FromStr for Id {
             let chamber = Chamber::new(parts.next()?, parts.next()?).ok()?;
             let (generation, sequence) = parts.next()?.split_once('-')?;
             let position =
-                Position { generation: generation.parse().ok()?, sequence: sequence.parse().ok()? };
+                Position { generation: generation.parse().ok()?, sequence: Sequence(sequence.parse().ok()?) };
             parts.next().is_none().then_some(Self { chamber, position })
         };
         read().ok_or_else(|| BadId(text.to_owned()))

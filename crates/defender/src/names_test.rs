@@ -5,8 +5,8 @@ use std::time::Duration;
 use phalanx_cluster::Metrics;
 use phalanx_cluster::codec::{Codec, Decoded};
 use phalanx_cluster::core::types::{
-    Assignment, AssignmentMap, Claim, Epoch, Heartbeat, Incarnation, Key, Lifecycle, Pod, Value, Version,
-    WorkerId, WorkerIncarnation,
+    Assignment, AssignmentMap, Claim, Epoch, FencingToken, Heartbeat, Incarnation, Key, Lifecycle, LogId,
+    Pod, Sequence, Value, Version, Weight, WorkerId, WorkerIncarnation, WriteTimestamp,
 };
 use phalanx_cluster::core::{Cursor, Position, WorkerState};
 
@@ -24,7 +24,7 @@ fn pod() -> Pod {
 
 fn map() -> AssignmentMap {
     let assignment =
-        |i: usize| Assignment { owner: WorkerId((i % 7) as u32), weight: 30_000, adopted: i == 3 };
+        |i: usize| Assignment { owner: WorkerId((i % 7) as u32), weight: Weight(30_000), adopted: i == 3 };
     AssignmentMap {
         version: Version(15),
         epoch: Epoch(7),
@@ -33,8 +33,8 @@ fn map() -> AssignmentMap {
         assignments: (0..100).map(|i| (format!("tool{i:03}:chamber{i}").into(), assignment(i))).collect(),
         fleet_size: Some(8),
         moved: 250,
-        moved_weight: 2_100,
-        lower_bound_weight: 2_000,
+        moved_weight: Weight(2_100),
+        lower_bound_weight: Weight(2_000),
     }
 }
 
@@ -57,20 +57,20 @@ fn heartbeat() -> Heartbeat {
 
 fn cursor() -> Cursor {
     Cursor {
-        position: Position { generation: 3, sequence: 70 },
-        state_position: Some(Position { generation: 2, sequence: 60 }),
-        message_id: "ctx_20251024".into(),
-        log_id: 11,
-        write_timestamp: 100,
+        position: Position { generation: 3, sequence: Sequence(70) },
+        state_position: Some(Position { generation: 2, sequence: Sequence(60) }),
+        message_id: Some("ctx_20251024".into()),
+        log_id: Some(LogId(11)),
+        write_timestamp: WriteTimestamp(100),
         owner: worker(),
         version: Version(4),
-        fencing_token: 6,
+        fencing_token: FencingToken(6),
         failures: 1,
         worker_crashes: 2,
         isolated: true,
         dead_letter_reason: Some("a corrupt blob".into()),
-        counted_sequence: Some(71),
-        watermark: 75,
+        counted_sequence: Some(Sequence(71)),
+        watermark: Sequence(75),
         released: false,
     }
 }

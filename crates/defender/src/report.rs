@@ -2,6 +2,7 @@
 
 use phalanx_cluster::backend::{self, Stores};
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -54,7 +55,8 @@ impl Report {
         let Some(committed) = committed(stores, chamber).await? else { return Ok(None) };
         let mut rows = store.contexts(chamber, Some(committed), NEWEST).await?;
         rows.retain(|row| *row.context == *context);
-        let is_meant = |row: &&Context| sequence.is_none_or(|sequence| row.position.sequence == sequence);
+        let is_meant =
+            |row: &&Context| sequence.is_none_or(|sequence| row.position.sequence == Sequence(sequence));
         let Some(row) = rows.iter().find(is_meant).cloned() else { return Ok(None) };
         // One that was here before has left its points then.
         let first = rows.iter().find(|row| row.outcome == Outcome::Processed).unwrap_or(&row);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use phalanx_cluster_core::types::{Time, Weight};
 use phalanx_cluster_core::{Config, LeaseExpiry, ProtocolRule, WorkerState};
 
 use crate::faults::{Fault, Injection, RequestFault, inject, schedule, schedule_restarts};
@@ -87,10 +88,10 @@ impl ChaosRun {
 
     /// The faults of this run.
     pub fn injections(&self) -> Vec<Injection> {
-        let from = Duration::from_secs(20);
-        let mut injections = schedule(&mut Rng::new(self.seed ^ 0xfa17), &self.faults, from, self.length);
+        let (from, until) = (Time::from_secs(20), Time::from_origin(self.length));
+        let mut injections = schedule(&mut Rng::new(self.seed ^ 0xfa17), &self.faults, from, until);
         let mut rng = Rng::new(self.seed ^ 0x7e57_a127);
-        injections.extend(schedule_restarts(&mut rng, &self.faults, from, self.length));
+        injections.extend(schedule_restarts(&mut rng, &self.faults, from, until));
         injections.sort_by_key(|injection| injection.at);
         injections
     }
@@ -153,7 +154,7 @@ impl ChaosRun {
             *faults.entry(injection.fault.name()).or_default() += 1;
             tell(&mut world);
         }
-        world.run_until(self.length);
+        world.run_until(Time::from_origin(self.length));
         faults.extend(world.shaken().iter().map(|(kind, count)| (*kind, *count)));
         self.converge(&mut world);
         self.check_planned_restart(&mut world, rng.one_in(2));
@@ -165,7 +166,7 @@ impl ChaosRun {
             violations: world.take_violations(),
             faults,
             injections: injections.to_vec(),
-            simulated: world.now(),
+            simulated: world.now().since_origin(),
             publications: world.publications().len(),
             recovery,
             counts: world.counts(),
@@ -306,15 +307,15 @@ fn unconverged(world: &World, workers: usize) -> Vec<String> {
             }
         }
     }
-    let mut loads: BTreeMap<u32, u64> = map.workers.iter().map(|id| (id.0, 0)).collect();
+    let mut loads: BTreeMap<u32, Weight> = map.workers.iter().map(|id| (id.0, Weight(0))).collect();
     for assignment in map.assignments.values() {
         *loads.entry(assignment.owner.0).or_default() += assignment.weight;
     }
-    let mean = loads.values().sum::<u64>() as f64 / loads.len() as f64;
-    let heaviest = map.assignments.values().map(|assignment| assignment.weight).max().unwrap_or(0);
-    if heaviest as f64 <= 0.2 * mean {
-        for (id, load) in loads.iter().filter(|(_, load)| (**load as f64 - mean).abs() > 0.2 * mean + 1.0) {
-            wrong.push(format!("defender-{id} carries {:.2} of the mean", *load as f64 / mean));
+    let mean = loads.values().copied().sum::<Weight>().0 as f64 / loads.len() as f64;
+    let heaviest = map.assignments.values().map(|assignment| assignment.weight).max().unwrap_or_default();
+    if heaviest.0 as f64 <= 0.2 * mean {
+        for (id, load) in loads.iter().filter(|(_, load)| (load.0 as f64 - mean).abs() > 0.2 * mean + 1.0) {
+            wrong.push(format!("defender-{id} carries {:.2} of the mean", load.0 as f64 / mean));
         }
     }
     wrong
@@ -333,7 +334,8 @@ pub fn shrink(
         outcome.violations.first().is_some_and(|violation| violation.invariant == first.invariant)
     };
     let (mut run, mut injections) = (run.clone(), outcome.injections.clone());
-    let shorter = ChaosRun { length: run.length.min(first.at + Duration::from_secs(1)), ..run.clone() };
+    let shorter =
+        ChaosRun { length: run.length.min(first.at.since_origin() + Duration::from_secs(1)), ..run.clone() };
     let fewer: Vec<Injection> =
         injections.iter().copied().filter(|injection| injection.at <= first.at).collect();
     if breaks(&shorter, &fewer) {

@@ -171,7 +171,7 @@ pub struct Injection {
 
 impl fmt::Display for Injection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:>10.3} s {}", self.at.as_secs_f64(), self.fault.name())
+        write!(f, "{:>10.3} s {}", self.at.since_origin().as_secs_f64(), self.fault.name())
     }
 }
 

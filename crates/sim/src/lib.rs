@@ -4,13 +4,13 @@
 //! code that production runs. Only time, faults and the starting of processes are driven from outside.
 //!
 //! ```
-//! use std::time::Duration;
+//! use phalanx_cluster_core::types::Time;
 //! use phalanx_sim::{Setup, World};
 //!
 //! let mut world = World::new(Setup::default());
 //! world.start();
 //! world.start();
-//! world.run_until(Duration::from_secs(31));
+//! world.run_until(Time::from_secs(31));
 //! let maps = world.publications();
 //! assert_eq!((maps[0].second, maps[0].version, maps[0].workers), (30, 1, 2));
 //! ```

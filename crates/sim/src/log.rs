@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use phalanx_cluster_core::types::Time;
+use phalanx_cluster_core::types::{LogId, Sequence, Time};
 use phalanx_cluster_core::{LastMessage, LogInfo, Message, Position};
 
 use crate::HashMap;
@@ -57,11 +57,11 @@ pub(crate) fn decode(payload: &[u8]) -> (u64, MessageKind) {
 /// The stream of notifications.
 #[derive(Debug)]
 pub(crate) struct Log {
-    stream: u64,
-    first: u64,
-    last: u64,
+    log_id: LogId,
+    first: Sequence,
+    last: Sequence,
     /// When each retained message was stored, and of which partition it is.
-    order: VecDeque<(u64, Time, u32)>,
+    order: VecDeque<(Sequence, Time, u32)>,
     subjects: Vec<VecDeque<Message>>,
     ids: HashMap<(u32, u64), Time>,
     pub(crate) retention: Duration,
@@ -69,11 +69,11 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn new(stream: u64, retention: Duration) -> Self {
+    pub(crate) fn new(log_id: LogId, retention: Duration) -> Self {
         Self {
-            stream,
-            first: 1,
-            last: 0,
+            log_id,
+            first: Sequence::FIRST,
+            last: Sequence::START,
             order: VecDeque::new(),
             subjects: Vec::new(),
             ids: HashMap::default(),
@@ -83,7 +83,7 @@ impl Log {
     }
 
     pub(crate) fn info(&self) -> LogInfo {
-        LogInfo { log_id: self.stream, first: self.first, last: self.last }
+        LogInfo { log_id: self.log_id, first: self.first, last: self.last }
     }
 
     /// Appends a message unless one with its id was appended lately. Gives its sequence.
@@ -95,12 +95,12 @@ impl Log {
         id: (u32, u64),
         context: Arc<str>,
         payload: Arc<[u8]>,
-    ) -> Option<u64> {
+    ) -> Option<Sequence> {
         if self.ids.get(&id).is_some_and(|at| now.saturating_sub(*at) < DUPLICATE_WINDOW) {
             return None;
         }
         self.ids.insert(id, now);
-        self.last += 1;
+        self.last = self.last.next();
         if self.subjects.len() <= partition as usize {
             self.subjects.resize(partition as usize + 1, VecDeque::new());
         }
@@ -111,7 +111,7 @@ impl Log {
     }
 
     /// Forgets what is too old. Gives the sequences that are gone, with their partitions.
-    pub(crate) fn expire(&mut self, now: Time) -> Vec<(u32, u64)> {
+    pub(crate) fn expire(&mut self, now: Time) -> Vec<(u32, Sequence)> {
         let mut gone = Vec::new();
         while let Some(&(sequence, at, partition)) = self.order.front() {
             if now.saturating_sub(at) < self.retention {
@@ -119,19 +119,19 @@ impl Log {
             }
             self.order.pop_front();
             self.subjects[partition as usize].pop_front();
-            self.first = sequence + 1;
+            self.first = sequence.next();
             gone.push((partition, sequence));
         }
         gone
     }
 
     /// Loses the newest messages, as a server that had not flushed them does. Gives what is gone.
-    pub(crate) fn lose_tail(&mut self, count: usize) -> Vec<(u32, u64)> {
+    pub(crate) fn lose_tail(&mut self, count: usize) -> Vec<(u32, Sequence)> {
         let mut gone = Vec::new();
         for _ in 0..count {
             let Some((sequence, _, partition)) = self.order.pop_back() else { break };
             self.subjects[partition as usize].pop_back();
-            self.last = sequence - 1;
+            self.last = sequence.previous();
             gone.push((partition, sequence));
         }
         self.ids.clear();
@@ -139,10 +139,10 @@ impl Log {
     }
 
     /// Deleted and made anew. Gives what is gone.
-    pub(crate) fn recreate(&mut self, stream: u64) -> Vec<(u32, u64)> {
+    pub(crate) fn recreate(&mut self, log_id: LogId) -> Vec<(u32, Sequence)> {
         let gone = self.order.iter().map(|&(sequence, _, partition)| (partition, sequence)).collect();
         let letters = std::mem::take(&mut self.dead_letters);
-        *self = Self { dead_letters: letters, ..Self::new(stream, self.retention) };
+        *self = Self { dead_letters: letters, ..Self::new(log_id, self.retention) };
         gone
     }
 
@@ -153,7 +153,7 @@ impl Log {
     }
 
     /// Up to two messages of a partition from a sequence on, as a replica has them that knows nothing after `until`.
-    pub(crate) fn read(&self, partition: u32, from: u64, until: u64) -> Vec<Message> {
+    pub(crate) fn read(&self, partition: u32, from: Sequence, until: u64) -> Vec<Message> {
         let Some(subject) = self.subjects.get(partition as usize) else { return Vec::new() };
         let start = subject.partition_point(|message| message.sequence < from);
         let page = subject.range(start..).take(2);
@@ -161,7 +161,7 @@ impl Log {
     }
 
     /// Partitions that have messages, with the last sequence of each.
-    pub(crate) fn partitions(&self) -> impl Iterator<Item = (u32, u64)> {
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (u32, Sequence)> {
         let last = |(partition, subject): (usize, &VecDeque<Message>)| {
             subject.back().map(|message| (partition as u32, message.sequence))
         };

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use phalanx_cluster_core::types::{AssignmentMap, Epoch, Time, Value, Version, WorkerIncarnation};
+use phalanx_cluster_core::types::{
+    AssignmentMap, Epoch, FencingToken, LogId, Sequence, Time, Value, Version, WorkerIncarnation,
+};
 use phalanx_cluster_core::{
     Cursor, Effect, MAX_ATTEMPTS, Position, ProcessRequest, Purpose, RequestId, WriteError,
 };
@@ -28,7 +30,13 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.3} s: invariant {}: {}", self.at.as_secs_f64(), self.invariant, self.what)
+        write!(
+            f,
+            "{:.3} s: invariant {}: {}",
+            self.at.since_origin().as_secs_f64(),
+            self.invariant,
+            self.what
+        )
     }
 }
 
@@ -94,15 +102,15 @@ struct PartitionHistory {
     /// Every message ever published for this partition.
     messages: Vec<Published>,
     /// Which message stands at a sequence of the log as it is now.
-    at: BTreeMap<u64, usize>,
+    at: BTreeMap<Sequence, usize>,
     /// Which message once stood there.
-    before: HashMap<(u64, u64), usize>,
+    before: HashMap<(Sequence, u64), usize>,
     /// What is committed, with the history after it.
     committed: Vec<(Position, History)>,
-    written: HashMap<(Position, u64), WrittenRows>,
+    written: HashMap<(Position, FencingToken), WrittenRows>,
     visible: HashMap<Position, (u64, u64)>,
     dead_letters: HashMap<usize, u32>,
-    fencing_token: u64,
+    fencing_token: FencingToken,
     owner: Option<ProcessId>,
     /// Incarnation under which the taker took the cursor over.
     taken_as: Option<WorkerIncarnation>,
@@ -112,8 +120,8 @@ struct PartitionHistory {
     epoch: u64,
     running: Vec<(ProcessId, usize)>,
     /// Unread messages that are gone by age, and ranges that were reported.
-    expired: Vec<(u64, u64, usize)>,
-    reported: Vec<(u64, u64, u64)>,
+    expired: Vec<(u64, Sequence, usize)>,
+    reported: Vec<(u64, Sequence, Sequence)>,
 }
 
 impl PartitionHistory {
@@ -121,7 +129,7 @@ impl PartitionHistory {
         self.committed.last().map(|(_, history)| history.clone()).unwrap_or_default()
     }
 
-    fn message_at(&self, sequence: u64, number: u64) -> Option<usize> {
+    fn message_at(&self, sequence: Sequence, number: u64) -> Option<usize> {
         let here = self.at.get(&sequence).copied().filter(|&message| self.messages[message].number == number);
         here.or_else(|| self.before.get(&(sequence, number)).copied())
     }
@@ -134,8 +142,8 @@ pub(crate) struct Oracle {
     proof: Vec<Time>,
     newest: (Version, Epoch),
     histories: Vec<PartitionHistory>,
-    /// Which log there is now.
-    stream: u64,
+    /// The log that replaced an earlier one; none before that.
+    log_id: Option<LogId>,
     /// Grows whenever the log loses what it held.
     log_epoch: u64,
     /// Whose message runs alone.
@@ -280,7 +288,7 @@ impl Oracle {
     }
 
     /// The log has acknowledged a message.
-    pub(crate) fn published(&mut self, partition: u32, sequence: u64, number: u64, kind: MessageKind) {
+    pub(crate) fn published(&mut self, partition: u32, sequence: Sequence, number: u64, kind: MessageKind) {
         self.counts.published += 1;
         let book = self.book(partition);
         let message = Published {
@@ -299,7 +307,7 @@ impl Oracle {
     }
 
     /// Messages are gone by age.
-    pub(crate) fn expired(&mut self, gone: &[(u32, u64)]) {
+    pub(crate) fn expired(&mut self, gone: &[(u32, Sequence)]) {
         let epoch = self.log_epoch;
         for &(partition, sequence) in gone {
             // Of a partition that nobody ever owned nobody can know what it has lost.
@@ -312,16 +320,16 @@ impl Oracle {
     }
 
     /// Messages are gone with the log, or with its tail.
-    pub(crate) fn log_lost(&mut self, stream: u64, gone: &[(u32, u64)]) {
+    pub(crate) fn log_lost(&mut self, log_id: LogId, gone: &[(u32, Sequence)]) {
         self.log_epoch += 1;
-        self.stream = stream;
+        self.log_id = Some(log_id);
         for &(partition, sequence) in gone {
             self.is_gone(partition, sequence);
         }
     }
 
     /// Notes that a message is gone from the log. Gives it if nobody had resolved it.
-    fn is_gone(&mut self, partition: u32, sequence: u64) -> Option<usize> {
+    fn is_gone(&mut self, partition: u32, sequence: Sequence) -> Option<usize> {
         let book = self.book(partition);
         let message = book.at.remove(&sequence)?;
         let number = book.messages[message].number;
@@ -335,7 +343,7 @@ impl Oracle {
     }
 
     /// A worker has reported that messages were gone before it could read them.
-    pub(crate) fn reported_expired(&mut self, partition: u32, after: u64, before: u64) {
+    pub(crate) fn reported_expired(&mut self, partition: u32, after: Sequence, before: Sequence) {
         let epoch = self.log_epoch;
         self.book(partition).reported.push((epoch, after, before));
     }
@@ -398,12 +406,12 @@ impl Oracle {
 
     /// Results have reached the store.
     pub(crate) fn rows(&mut self, now: Time, results: &Results, store: &Store, sum: u64) {
-        let Results { partition, position, take, number, .. } = *results;
+        let Results { partition, position, fencing_token, number, .. } = *results;
         let book = self.book(partition);
         if let Some(message) = book.message_at(position.sequence, number) {
             let written =
                 WrittenRows { message, counts: results.counts, chain: results.history.chain, visible: sum };
-            book.written.insert((position, take), written);
+            book.written.insert((position, fencing_token), written);
         }
         // A late write must not change what a reader sees of a message that is committed.
         if let Some(&(number, expected)) = book.visible.get(&position) {
@@ -491,13 +499,13 @@ impl Oracle {
 
     /// A cursor that was not there: it may go back, it may not skip.
     fn cursor_made(&mut self, now: Time, process: ProcessId, partition: u32, is: &Cursor) {
-        let (epoch, stream) = (self.log_epoch, self.stream);
+        let (epoch, log_id) = (self.log_epoch, self.log_id);
         let book = self.book(partition);
         // If the log does not hold what the cursor begins after, it may be found to be another one.
         let here = book.at.get(&is.position.sequence).map(|&message| book.messages[message].number);
-        let vouched =
-            is.position.sequence == 0 || here.is_some_and(|number| *context_name(number) == *is.message_id);
-        let known_log = stream == 0 || is.log_id == stream;
+        let vouched = is.position.sequence == Sequence::START
+            || here.is_some_and(|number| Some(context_name(number)) == is.message_id);
+        let known_log = log_id.is_none() || is.log_id == log_id;
         let epoch = if vouched && known_log { epoch } else { u64::MAX };
         (book.fencing_token, book.owner, book.epoch) = (is.fencing_token, Some(process), epoch);
         (book.taken_as, book.left_cleanly) = (Some(is.owner), false);
@@ -523,14 +531,14 @@ impl Oracle {
         visible.retain(|position, _| committed.iter().any(|(known, _)| known == position));
         self.reopen(partition, is.position.sequence);
         if vouched {
-            self.check_skipped(now, partition, 0, is.position.sequence + 1);
+            self.check_skipped(now, partition, Sequence::START, is.position.sequence.next());
         }
     }
 
     /// What the log still holds after a position is read again: what was committed then commits without effect.
-    fn reopen(&mut self, partition: u32, after: u64) {
+    fn reopen(&mut self, partition: u32, after: Sequence) {
         let book = self.book(partition);
-        for (_, &message) in book.at.range(after + 1..) {
+        for (_, &message) in book.at.range(after.next()..) {
             let known = &mut book.messages[message];
             if matches!(known.status, MessageStatus::Committed | MessageStatus::Dead) {
                 known.status = MessageStatus::Reopened;
@@ -541,7 +549,7 @@ impl Oracle {
     }
 
     fn taken(&mut self, now: Time, process: ProcessId, partition: u32, was: &Cursor, is: &Cursor) {
-        let (epoch, stream) = (self.log_epoch, self.stream);
+        let (epoch, log_id) = (self.log_epoch, self.log_id);
         let book = self.book(partition);
         if let (true, Some(left)) = (is.worker_crashes > was.worker_crashes && book.left_cleanly, book.owner)
         {
@@ -562,11 +570,11 @@ impl Oracle {
         if is.position == was.position {
             return;
         }
-        let replaced = book.epoch != epoch && is.position.sequence == 0;
+        let replaced = book.epoch != epoch && is.position.sequence == Sequence::START;
         // Whoever has heard only of a log before this one has this one still to find.
-        book.epoch = if stream == 0 || is.log_id == stream { epoch } else { epoch - 1 };
+        book.epoch = if log_id.is_none() || is.log_id == log_id { epoch } else { epoch - 1 };
         if replaced {
-            self.reopen(partition, 0);
+            self.reopen(partition, Sequence::START);
         } else {
             let what = format!(
                 "the cursor of partition {partition} went from {:?} to {:?}",
@@ -603,10 +611,14 @@ impl Oracle {
         }
         let stream_holds_it = self.book(partition).epoch == self.log_epoch;
         if stream_holds_it {
-            self.check_skipped(now, partition, was.position.sequence + 1, is.position.sequence);
+            self.check_skipped(now, partition, was.position.sequence.next(), is.position.sequence);
         }
-        let number =
-            is.message_id.strip_prefix("run-").and_then(|number| number.parse().ok()).unwrap_or(u64::MAX);
+        let number = is
+            .message_id
+            .as_deref()
+            .and_then(|id| id.strip_prefix("run-"))
+            .and_then(|number| number.parse().ok())
+            .unwrap_or(u64::MAX);
         let Some(message) = self.book(partition).message_at(is.position.sequence, number) else {
             self.violate(
                 1,
@@ -623,7 +635,7 @@ impl Oracle {
     }
 
     /// No unresolved message may lie between two positions of a cursor.
-    fn check_skipped(&mut self, now: Time, partition: u32, from: u64, until: u64) {
+    fn check_skipped(&mut self, now: Time, partition: u32, from: Sequence, until: Sequence) {
         let book = self.book(partition);
         let skipped = book
             .at
@@ -741,8 +753,8 @@ impl Oracle {
                 }
             }
             for &(epoch, sequence, message) in &book.expired {
-                let covers = |&&(in_epoch, after, before): &&(u64, u64, u64)| {
-                    in_epoch == epoch && (after + 1..before).contains(&sequence)
+                let covers = |&&(in_epoch, after, before): &&(u64, Sequence, Sequence)| {
+                    in_epoch == epoch && after < sequence && sequence < before
                 };
                 let counted = book.reported.iter().any(|report| covers(&report));
                 let lost = book.messages[message].status == MessageStatus::Expired;

@@ -44,12 +44,12 @@ impl Clock {
     }
 
     pub(crate) fn shows(self, now: Time) -> Time {
-        let now = now.as_micros() as i64;
+        let now = now.since_origin().as_micros() as i64;
         Time::from_micros((now + now / 1_000_000 * self.drift + self.offset).max(0) as u64)
     }
 
     fn when(self, shown: Time) -> Time {
-        let elapsed = (shown.as_micros() as i64 - self.offset).max(0);
+        let elapsed = (shown.since_origin().as_micros() as i64 - self.offset).max(0);
         let mut when = elapsed - elapsed / (1_000_000 + self.drift) * self.drift;
         // The drift is counted in whole seconds: go to the first moment that shows it.
         while self.shows(Time::from_micros(when.max(0) as u64)) < shown {

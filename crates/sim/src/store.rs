@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use phalanx_cluster_core::types::{FencingToken, LogId, WriteTimestamp};
 use phalanx_cluster_core::{Position, RecoveryPoint};
 
 use crate::HashMap;
@@ -41,12 +42,12 @@ pub(crate) fn mix(chain: u64, word: u64) -> u64 {
 /// A chart state at a position.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredState {
-    time: u64,
+    time: WriteTimestamp,
     pub(crate) predecessor: Option<Position>,
     /// The publisher's number of the message at the predecessor.
     pub(crate) before: Option<u64>,
     pub(crate) number: u64,
-    stream: u64,
+    log_id: Option<LogId>,
     pub(crate) history: History,
 }
 
@@ -58,9 +59,9 @@ pub(crate) struct Results {
     pub(crate) predecessor: Option<Position>,
     pub(crate) before: Option<u64>,
     pub(crate) number: u64,
-    pub(crate) stream: u64,
-    pub(crate) take: u64,
-    pub(crate) stamp: u64,
+    pub(crate) log_id: Option<LogId>,
+    pub(crate) fencing_token: FencingToken,
+    pub(crate) write_timestamp: WriteTimestamp,
     /// Which indicators are written, and what they say; none for a dead or repeated message.
     pub(crate) rows: Vec<(u8, u64)>,
     /// Whether it is a message that counts: then it also writes the alarms of its partition.
@@ -70,9 +71,9 @@ pub(crate) struct Results {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
-    time: u64,
+    time: WriteTimestamp,
     position: Position,
-    take: u64,
+    fencing_token: FencingToken,
     content: u64,
 }
 
@@ -89,11 +90,11 @@ pub(crate) struct StoreRules {
 pub(crate) struct Store {
     rules: StoreRules,
     rows: HashMap<(u32, u64), BTreeMap<u8, Row>>,
-    /// The take whose rows count.
-    contexts: HashMap<(u32, Position), (u64, u64)>,
+    /// The time of each message's results, and the fencing token whose rows count.
+    contexts: HashMap<(u32, Position), (WriteTimestamp, FencingToken)>,
     states: HashMap<u32, BTreeMap<Position, StoredState>>,
     /// The last word on the alarm of a partition: its time, and the message and take that said it.
-    alarms: HashMap<u32, (u64, u64, u64)>,
+    alarms: HashMap<u32, (WriteTimestamp, u64, FencingToken)>,
 }
 
 impl Store {
@@ -109,20 +110,22 @@ impl Store {
 
     /// Writes results; what is newer stays.
     pub(crate) fn write(&mut self, results: &Results) {
-        let time = results.stamp + results.take;
-        let Results { partition, position, number, take, .. } = *results;
-        let wins = |known: Option<u64>| !self.rules.higher_wins || known.is_none_or(|known| known <= time);
+        let time = WriteTimestamp(results.write_timestamp.0 + results.fencing_token.0);
+        let Results { partition, position, number, fencing_token, .. } = *results;
+        let wins = |known: Option<WriteTimestamp>| {
+            !self.rules.higher_wins || known.is_none_or(|known| known <= time)
+        };
         let rows = self.rows.entry((partition, number)).or_default();
         for &(indicator, content) in &results.rows {
             if wins(rows.get(&indicator).map(|row| row.time)) {
-                rows.insert(indicator, Row { time, position, take, content });
+                rows.insert(indicator, Row { time, position, fencing_token, content });
             }
         }
         if wins(self.contexts.get(&(partition, position)).map(|known| known.0)) {
-            self.contexts.insert((partition, position), (time, take));
+            self.contexts.insert((partition, position), (time, fencing_token));
         }
         if results.counts && wins(self.alarms.get(&partition).map(|known| known.0)) {
-            self.alarms.insert(partition, (time, number, take));
+            self.alarms.insert(partition, (time, number, fencing_token));
         }
         let states = self.states.entry(partition).or_default();
         if wins(states.get(&position).map(|known| known.time)) {
@@ -131,7 +134,7 @@ impl Store {
                 predecessor: results.predecessor,
                 before: results.before,
                 number,
-                stream: results.stream,
+                log_id: results.log_id,
                 history: results.history.clone(),
             };
             states.insert(position, state);
@@ -157,27 +160,28 @@ impl Store {
         Some(RecoveryPoint {
             newest,
             predecessor: state.predecessor,
-            message_id: state.before.map_or_else(|| "".into(), context_name),
+            message_id: state.before.map(context_name),
             log_id: state
                 .predecessor
                 .and_then(|before| self.state_at(partition, before))
-                .map_or(0, |s| s.stream),
+                .and_then(|before| before.log_id),
             write_timestamp: state.time,
         })
     }
 
     /// What a reader sees of a message: a sum over its rows.
     pub(crate) fn visible(&self, partition: u32, position: Position, number: u64) -> u64 {
-        let take = self.contexts.get(&(partition, position)).map(|context| context.1);
+        let token = self.contexts.get(&(partition, position)).map(|context| context.1);
         let rows = self.rows.get(&(partition, number)).into_iter().flat_map(|rows| rows.iter());
-        let counted = rows
-            .filter(|(_, row)| !self.rules.take_counts || row.position == position && Some(row.take) == take);
+        let counted = rows.filter(|(_, row)| {
+            !self.rules.take_counts || row.position == position && Some(row.fencing_token) == token
+        });
         counted.fold(0, |sum, (indicator, row)| mix(sum, row.content ^ u64::from(*indicator)))
     }
 
     /// The message and the take that said the last word on the alarm of a partition.
-    pub(crate) fn alarm(&self, partition: u32) -> Option<(u64, u64)> {
-        self.alarms.get(&partition).map(|&(_, number, take)| (number, take))
+    pub(crate) fn alarm(&self, partition: u32) -> Option<(u64, FencingToken)> {
+        self.alarms.get(&partition).map(|&(_, number, token)| (number, token))
     }
 }
 

@@ -114,7 +114,7 @@ impl Seen {
     fn note(&mut self, partition: &str, cursor: &Cursor, at: Instant) {
         let Some(chamber) = Chamber::of_partition(partition) else { return };
         let commits = self.commits.entry(chamber).or_default();
-        let sequence = cursor.position.sequence;
+        let sequence = cursor.position.sequence.0;
         // A takeover also writes the cursor.
         if commits.last().is_none_or(|(last, _)| sequence > *last) {
             commits.push((sequence, at));

@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use phalanx_cluster::core::planner::{Mode, Options, PlannerInput, Strategy, plan};
+use phalanx_cluster::core::types::Weight;
 
 use partitions::Partition;
 use report::Report;
@@ -110,7 +111,7 @@ impl Plan {
                 .zip(previous)
                 .map(|(partition, previous)| PlannerInput {
                     name: &partition.name,
-                    weight: partition.weight,
+                    weight: Weight(partition.weight),
                     previous,
                 })
                 .collect()

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 
 use phalanx_cluster::core::planner::Statistics;
+use phalanx_cluster::core::types::Weight;
 use serde_json::{Map, Value, json};
 
 use super::partitions::Partition;
@@ -34,9 +35,9 @@ impl Report<'_> {
             "workersAfter": self.after_workers.len(),
             "threshold": self.threshold,
             "movedCount": statistics.moved_count,
-            "movedWeight": statistics.moved_weight,
-            "totalWeight": statistics.total_weight,
-            "lowerBoundWeight": statistics.lower_bound_weight,
+            "movedWeight": statistics.moved_weight.0,
+            "totalWeight": statistics.total_weight.0,
+            "lowerBoundWeight": statistics.lower_bound_weight.0,
             "ratioToLowerBound": statistics.ratio_to_lower_bound(),
             "maxOverMean": statistics.max_over_mean(),
             "minOverMean": statistics.min_over_mean(),
@@ -73,11 +74,11 @@ impl Report<'_> {
             writeln!(out, "{:<14}{had:>10}{had_weight:>18}{has:>10}{has_weight:>18}{share:>9}", worker(id))?;
         }
         let statistics = &self.statistics;
-        let part = |of: u64| {
-            if statistics.total_weight == 0 {
+        let part = |of: Weight| {
+            if statistics.total_weight == Weight(0) {
                 0.0
             } else {
-                100.0 * of as f64 / statistics.total_weight as f64
+                100.0 * of.0 as f64 / statistics.total_weight.0 as f64
             }
         };
         let count_part = 100.0 * statistics.moved_count as f64 / (statistics.partitions.max(1)) as f64;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::ProtocolRule;
 use super::super::cursor::{Cursor, Position};
 use super::super::io::{Condition, Effect, Notice, Purpose, ReadError, RequestId, WriteError, Written};
-use super::super::types::{Entry, Key, Value};
+use super::super::types::{Entry, Key, Sequence, Value};
 use super::{
     Activity, CursorUpdate, DelayedAction, Partition, PartitionContext, PendingUpdate, RETRY, StoredCursor,
     stored_cursor,
@@ -139,12 +139,13 @@ impl Partition {
                 if ctx.consumer.config.enforces(ProtocolRule::CacheDropped) {
                     self.cache_valid = false;
                 }
-                self.pending_watermark = 0;
+                self.pending_watermark = Sequence::START;
                 if self.log.is_some() {
                     self.read(true, ctx);
                 } else {
-                    let take = self.stored.as_ref().map_or(0, |known| known.cursor.fencing_token);
-                    ctx.out.push(Effect::Grant { partition: ctx.name.clone(), fencing_token: take });
+                    let fencing_token =
+                        self.stored.as_ref().map(|known| known.cursor.fencing_token).unwrap_or_default();
+                    ctx.out.push(Effect::Grant { partition: ctx.name.clone(), fencing_token });
                     self.activity = Activity::Idle;
                 }
             }

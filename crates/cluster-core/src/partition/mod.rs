@@ -20,7 +20,7 @@ use super::consumer::ConsumerContext;
 use super::cursor::Cursor;
 use super::io::{Condition, Effect, LastMessage, LogInfo, Message, Purpose, RequestId, RequestIds};
 use super::release::{LastCursor, SeenCursor, UnansweredWrite};
-use super::types::{Entry, Revision, Time, Value, Version};
+use super::types::{Entry, Revision, Sequence, Time, Value, Version};
 
 /// How long to wait before a failed request is sent again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -156,7 +156,7 @@ pub(super) struct Partition {
     /// The fence closed while its message ran alone: nothing else starts before the cursor is taken anew.
     fenced_while_isolated: bool,
     /// Up to here nothing unread is left, and it is not in the cursor yet.
-    pending_watermark: u64,
+    pending_watermark: Sequence,
     /// The last message of this partition that the log was found to hold.
     last: Option<LastMessage>,
     /// A bell rang that was not answered yet.
@@ -181,7 +181,7 @@ impl Partition {
             cache_valid: false,
             needs_new_token: false,
             fenced_while_isolated: false,
-            pending_watermark: 0,
+            pending_watermark: Sequence::START,
             last: None,
             wake_up_pending: false,
             empty_reads: EARLY_WAKE_UP_DELAYS.len(),

@@ -6,6 +6,7 @@ use super::super::ProtocolRule;
 use super::super::config::Config;
 use super::super::cursor::{MAX_ATTEMPTS, Position, PreviousOwner};
 use super::super::io::{Effect, Message, ProcessOutcome, ProcessRequest, Purpose, RequestId};
+use super::super::types::WriteTimestamp;
 use super::{Activity, CursorUpdate, DelayedAction, Partition, PartitionContext, RETRY, StoredCursor};
 
 impl Partition {
@@ -31,10 +32,10 @@ impl Partition {
 
     pub(super) fn process_request(&self, message: &Message, config: &Config) -> Option<ProcessRequest> {
         let cursor = &self.stored.as_ref()?.cursor;
-        let stamp = if config.enforces(ProtocolRule::MonotonicTimestamps) {
+        let write_timestamp = if config.enforces(ProtocolRule::MonotonicTimestamps) {
             cursor.next_write_timestamp(message.stored_at)
         } else {
-            message.stored_at
+            WriteTimestamp(message.stored_at)
         };
         // Of a message that failed too often, the last attempt is counted already.
         let counted = cursor.failures + cursor.worker_crashes;
@@ -45,7 +46,7 @@ impl Partition {
             committed: cursor.state_position,
             log_id: cursor.log_id,
             fencing_token: cursor.fencing_token,
-            write_timestamp: stamp,
+            write_timestamp,
             attempt: counted + u32::from(!is_last),
             ignore_cache: !self.cache_valid && config.enforces(ProtocolRule::CacheDropped),
         })

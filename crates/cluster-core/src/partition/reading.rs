@@ -6,6 +6,7 @@ use super::super::ProtocolRule;
 use super::super::io::{
     Effect, LastMessage, LogInfo, LogPage, Message, Notice, Purpose, ReadError, RequestId,
 };
+use super::super::types::Sequence;
 use super::{
     Activity, CursorUpdate, DelayedAction, EARLY_WAKE_UP_DELAYS, Partition, PartitionContext, RETRY,
     StoredCursor,
@@ -17,12 +18,12 @@ impl Partition {
         let Some(known) = &self.stored else { return };
         let sequence = known.cursor.position.sequence;
         let from = if ctx.consumer.config.enforces(ProtocolRule::ReadFromCursor) {
-            sequence.max(1)
+            sequence.max(Sequence::FIRST)
         } else {
-            sequence + 1
+            sequence.next()
         };
         // Before the first commit no message proves that the log is complete.
-        let leader = leader || sequence == 0;
+        let leader = leader || sequence == Sequence::START;
         let request_id = ctx.request(Purpose::ReadLog);
         ctx.out.push(Effect::ReadLog { request_id, partition: ctx.name.clone(), from, from_leader: leader });
         self.wake_up_pending = false;
@@ -53,15 +54,15 @@ impl Partition {
             return;
         }
         // Another log may hold the same message at the same sequence.
-        if let Some(info) = page.info.filter(|info| leader && info.log_id != cursor.log_id) {
+        if let Some(info) = page.info.filter(|info| leader && Some(info.log_id) != cursor.log_id) {
             self.replace(info.log_id, ctx);
             return;
         }
-        let vouched = sequence > 0
-            && page.messages.first().is_some_and(|first| {
-                first.sequence == sequence
-                    && (cursor.message_id.is_empty() || first.message_id == cursor.message_id)
-            });
+        let vouched = sequence > Sequence::START
+            && page
+                .messages
+                .first()
+                .is_some_and(|first| first.sequence == sequence && cursor.names(&first.message_id));
         if vouched {
             let info = page.info.filter(|_| leader);
             self.on_next_message(next, info, ctx);
@@ -72,19 +73,19 @@ impl Partition {
             self.read(true, ctx);
             return;
         };
-        if sequence > 0 && info.first <= sequence {
+        if sequence > Sequence::START && info.first <= sequence {
             self.replace(info.log_id, ctx);
             return;
         }
         let read_to = cursor.consumed_to().max(self.pending_watermark);
-        if info.first > read_to + 1 {
+        if info.first > read_to.next() {
             ctx.out.push(Effect::Notice(Notice::Expired {
                 partition: ctx.name.clone(),
                 after: read_to,
                 before: info.first,
             }));
         }
-        self.pending_watermark = self.pending_watermark.max(info.first.saturating_sub(1));
+        self.pending_watermark = self.pending_watermark.max(info.first.previous());
         self.on_next_message(next, Some(info), ctx);
     }
 
@@ -140,10 +141,9 @@ pub(super) fn has_work(
     let unread = last.is_some_and(|last| last.sequence > committed);
     // What is committed must still be there, unless it has expired: otherwise the log has lost its tail.
     let holds_it = last.is_some_and(|last| {
-        let same = cursor.message_id.is_empty() || last.message_id == cursor.message_id;
-        last.sequence > committed || last.sequence == committed && same
+        last.sequence > committed || last.sequence == committed && cursor.names(&last.message_id)
     });
-    let other_log = info.log_id != cursor.log_id || committed >= info.first && !holds_it;
+    let other_log = Some(info.log_id) != cursor.log_id || committed >= info.first && !holds_it;
     unread || other_log || cursor.dead_letter_reason.is_some() || watermark_is_stale(known, info, ctx)
 }
 
@@ -152,5 +152,5 @@ fn watermark_is_stale(known: &StoredCursor, info: &LogInfo, ctx: &PartitionConte
     let cursor = &known.cursor;
     let age = Duration::from_micros(ctx.consumer.broker_time.saturating_sub(known.stored_at));
     let old = age >= ctx.consumer.config.watermark_interval && info.last > cursor.consumed_to();
-    old || info.first > cursor.consumed_to() + 1
+    old || info.first > cursor.consumed_to().next()
 }

@@ -6,7 +6,7 @@ use super::super::handover::{TakeoverContext, TakeoverDecision, decide_takeover}
 use super::super::io::{
     Condition, Effect, LastMessage, LogInfo, Notice, Purpose, ReadError, RecoveryPoint, RequestId,
 };
-use super::super::types::{Entry, WorkerIncarnation};
+use super::super::types::{Entry, FencingToken, LogId, Sequence, WorkerIncarnation, WriteTimestamp};
 use super::reading::has_work;
 use super::{
     Activity, CursorUpdate, DelayedAction, Partition, PartitionContext, StoredCursor, stored_cursor,
@@ -140,7 +140,7 @@ impl Partition {
             taken =
                 Cursor { dead_letter_reason: Some("too many failures and worker crashes".into()), ..taken };
         }
-        if let Some(info) = self.log.filter(|info| info.log_id != taken.log_id) {
+        if let Some(info) = self.log.filter(|info| Some(info.log_id) != taken.log_id) {
             taken = taken.for_new_log(info.log_id);
             notify_log_replaced(&taken, ctx);
         }
@@ -148,14 +148,14 @@ impl Partition {
     }
 
     /// The log is not the one the cursor knows: everything in it is new.
-    pub(super) fn replace(&mut self, stream: u64, ctx: &mut PartitionContext<'_>) {
+    pub(super) fn replace(&mut self, log_id: LogId, ctx: &mut PartitionContext<'_>) {
         let Some(known) = &self.stored else { return };
         let replaced = known
             .cursor
             .taken_over(ctx.consumer.me, ctx.consumer.map.version, PreviousOwner::SameWorker)
-            .for_new_log(stream);
+            .for_new_log(log_id);
         notify_log_replaced(&replaced, ctx);
-        self.pending_watermark = 0;
+        self.pending_watermark = Sequence::START;
         self.update_cursor(replaced, CursorUpdate::TakeOver, ctx);
     }
 
@@ -191,7 +191,7 @@ impl Partition {
 
     pub(super) fn create(&mut self, origin: Option<RecoveryPoint>, ctx: &mut PartitionContext<'_>) {
         let info = self.log;
-        let stream = info.map_or(0, |info| info.log_id);
+        let log_id = info.map(|info| info.log_id);
         let above = ctx.consumer.config.enforces(ProtocolRule::RecoverFromStore);
         let newest = origin.as_ref().map_or(Position::default(), |origin| origin.newest);
         let predecessor = match &origin {
@@ -199,29 +199,32 @@ impl Partition {
             Some(origin) => Some(origin.newest),
             None => None,
         };
-        let same_log = origin.as_ref().is_some_and(|origin| origin.log_id == stream);
+        let same_log = origin.as_ref().is_some_and(|origin| origin.log_id == log_id);
         let go_on = predecessor.filter(|_| same_log);
         let generation =
-            if above { ctx.consumer.broker_time.max(newest.generation + 1) } else { newest.generation };
-        let stamp = origin.as_ref().map_or(0, |origin| origin.write_timestamp + 1);
-        let stamp = stamp.max(ctx.consumer.broker_time + TIMESTAMP_MARGIN_US);
+            if above { ctx.consumer.broker_time.max(newest.next_generation()) } else { newest.generation };
+        let above_store = origin.as_ref().map(|origin| origin.write_timestamp.next()).unwrap_or_default();
+        let write_timestamp = above_store.max(WriteTimestamp(ctx.consumer.broker_time + TIMESTAMP_MARGIN_US));
         // A new partition begins with the first message that the log holds of it.
         let clean_to = match (&origin, info) {
             (None, Some(info)) if self.last.is_none() => info.last,
-            (None, Some(info)) => info.first.saturating_sub(1),
-            _ => 0,
+            (None, Some(info)) => info.first.previous(),
+            _ => Sequence::START,
         };
-        let context =
-            origin.as_ref().filter(|_| go_on.is_some() && above).map(|origin| origin.message_id.clone());
+        let message_id = origin.as_ref().filter(|_| go_on.is_some() && above);
+        let message_id = message_id.and_then(|origin| origin.message_id.clone()).filter(|id| !id.is_empty());
         let cursor = Cursor {
-            position: Position { generation, sequence: go_on.map_or(0, |position| position.sequence) },
+            position: Position {
+                generation,
+                sequence: go_on.map_or(Sequence::START, |position| position.sequence),
+            },
             state_position: predecessor,
-            message_id: context.unwrap_or_else(|| "".into()),
-            log_id: stream,
-            write_timestamp: if above { stamp } else { 0 },
+            message_id,
+            log_id,
+            write_timestamp: if above { write_timestamp } else { WriteTimestamp::default() },
             owner: ctx.consumer.me,
             version: ctx.consumer.map.version,
-            fencing_token: 1,
+            fencing_token: FencingToken::FIRST,
             failures: 0,
             worker_crashes: 0,
             isolated: false,

@@ -1,4 +1,6 @@
 //! The state every planning step works on: who holds what, and how far each worker is from the band.
+//!
+//! Weights and loads are plain numbers here: the steps average, scale and subtract them.
 
 use super::{MAX_WEIGHT, PlannerInput};
 
@@ -50,7 +52,7 @@ impl Fleet {
     ) -> Self {
         let mut parts: Vec<PartitionSlot> = Vec::with_capacity(items.len());
         for ((item, &hash), &unique) in items.iter().zip(hashes).zip(first) {
-            let weight = item.weight.min(MAX_WEIGHT);
+            let weight = item.weight.min(MAX_WEIGHT).0;
             match parts.get_mut(unique as usize) {
                 Some(part) => part.weight = part.weight.max(weight),
                 None => {

@@ -9,11 +9,13 @@
 //!
 //! ```
 //! use phalanx_cluster_core::planner::{Mode, Options, PlannerInput, plan};
+//! use phalanx_cluster_core::types::Weight;
 //!
 //! let names = ["etch-1:A", "etch-1:B", "etch-2:A", "etch-2:B"];
-//! let items: Vec<PlannerInput> = names.iter().map(|name| PlannerInput { name, weight: 10, previous: None }).collect();
+//! let item = |name| PlannerInput { name, weight: Weight(10), previous: None };
+//! let items: Vec<PlannerInput> = names.into_iter().map(item).collect();
 //! let plan = plan(&items, &[0, 1], &Options::default(), Mode::Planned);
-//! assert_eq!(plan.statistics.max_weight, 20);
+//! assert_eq!(plan.statistics.max_weight, Weight(20));
 //! ```
 
 mod balance;
@@ -28,8 +30,10 @@ use fleet::Fleet;
 pub use statistics::{Statistics, ratio_to_lower_bound};
 use xxhash_rust::xxh64::xxh64;
 
+use crate::types::Weight;
+
 /// Weights above this are taken as this, so that the sum of a million of them fits.
-pub const MAX_WEIGHT: u64 = 1 << 40;
+pub const MAX_WEIGHT: Weight = Weight(1 << 40);
 
 /// One partition, as the planner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +41,7 @@ pub struct PlannerInput<'a> {
     /// Its name, `tool:partition` for the defender.
     pub name: &'a str,
     /// What it costs its owner.
-    pub weight: u64,
+    pub weight: Weight,
     /// Who owned it in the previous map, if anybody did.
     pub previous: Option<u32>,
 }

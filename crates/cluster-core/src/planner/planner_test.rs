@@ -23,7 +23,11 @@ fn items<'a>(parts: &'a [(String, u64)], owners: &[u32]) -> Vec<PlannerInput<'a>
     parts
         .iter()
         .enumerate()
-        .map(|(i, (name, weight))| PlannerInput { name, weight: *weight, previous: owners.get(i).copied() })
+        .map(|(i, (name, weight))| PlannerInput {
+            name,
+            weight: Weight(*weight),
+            previous: owners.get(i).copied(),
+        })
         .collect()
 }
 
@@ -88,8 +92,8 @@ fn assert_within_five_percent_of_the_bound(count: usize, from: u32, to: u32, thr
         lower_bound(&parts, &before, &ids(to), threshold),
     );
     assert!(moved <= 1.05 * bound, "{count} × {from}→{to} at {threshold}: moved {moved}, bound {bound}");
-    assert_eq!(after.statistics.moved_weight, moved as u64);
-    assert!((after.statistics.lower_bound_weight as f64 - bound).abs() <= f64::from(to) + 1.0);
+    assert_eq!(after.statistics.moved_weight, Weight(moved as u64));
+    assert!((after.statistics.lower_bound_weight.0 as f64 - bound).abs() <= f64::from(to) + 1.0);
 }
 
 #[test]
@@ -127,7 +131,7 @@ fn an_emergency_moves_orphans_only() {
 #[test]
 fn no_partitions_no_workers_and_one_worker_are_no_trouble() {
     let nothing = plan(&[], &ids(3), &Options::default(), Mode::Planned);
-    assert_eq!((nothing.owners.len(), nothing.statistics.max_weight), (0, 0));
+    assert_eq!((nothing.owners.len(), nothing.statistics.max_weight), (0, Weight(0)));
     let parts = synthetic(5, 1);
     assert!(plan(&items(&parts, &[]), &[], &Options::default(), Mode::Planned).owners.is_empty());
     for mode in [Mode::Planned, Mode::Emergency] {
@@ -158,13 +162,13 @@ fn a_giant_does_not_keep_the_others_from_balance() {
 #[test]
 fn a_name_that_stands_twice_is_one_partition_with_its_heaviest_weight() {
     let items = [
-        PlannerInput { name: "a:1", weight: 5, previous: None },
-        PlannerInput { name: "b:1", weight: 5, previous: None },
-        PlannerInput { name: "a:1", weight: 9, previous: None },
+        PlannerInput { name: "a:1", weight: Weight(5), previous: None },
+        PlannerInput { name: "b:1", weight: Weight(5), previous: None },
+        PlannerInput { name: "a:1", weight: Weight(9), previous: None },
     ];
     let plan = plan(&items, &ids(2), &Options::default(), Mode::Planned);
     assert_eq!(plan.owners[0], plan.owners[2]);
-    assert_eq!((plan.statistics.partitions, plan.statistics.total_weight), (2, 14));
+    assert_eq!((plan.statistics.partitions, plan.statistics.total_weight), (2, Weight(14)));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a plan comes to.
 
 use super::fleet::{Fleet, UNOWNED};
+use crate::types::Weight;
 
 /// Figures about a plan. Moved is what had an owner and gets another; what nobody owned before is placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -14,19 +15,19 @@ pub struct Statistics {
     /// The most partitions on a worker.
     pub max_count: u32,
     /// The least weight on a worker.
-    pub min_weight: u64,
+    pub min_weight: Weight,
     /// The most weight on a worker.
-    pub max_weight: u64,
+    pub max_weight: Weight,
     /// The weight of everything.
-    pub total_weight: u64,
+    pub total_weight: Weight,
     /// Standard deviation of the loads, in percent of the mean.
     pub deviation_percent: f64,
     /// Partitions that change their owner.
     pub moved_count: usize,
     /// Their weight.
-    pub moved_weight: u64,
+    pub moved_weight: Weight,
     /// The least weight any algorithm could have moved.
-    pub lower_bound_weight: u64,
+    pub lower_bound_weight: Weight,
     /// Whether every load is inside the band.
     pub balanced: bool,
     /// How often the whole fleet was gone through to balance it.
@@ -45,13 +46,13 @@ impl Statistics {
             workers: fleet.workers.len(),
             min_count: fleet.counts.iter().copied().min().unwrap_or_default(),
             max_count: fleet.counts.iter().copied().max().unwrap_or_default(),
-            min_weight: fleet.loads.iter().copied().min().unwrap_or_default(),
-            max_weight: fleet.loads.iter().copied().max().unwrap_or_default(),
-            total_weight: fleet.total,
+            min_weight: Weight(fleet.loads.iter().copied().min().unwrap_or_default()),
+            max_weight: Weight(fleet.loads.iter().copied().max().unwrap_or_default()),
+            total_weight: Weight(fleet.total),
             deviation_percent: if mean > 0.0 { 100.0 * variance.sqrt() / mean } else { 0.0 },
             moved_count: moved().count(),
-            moved_weight: moved().map(|part| part.weight).sum(),
-            lower_bound_weight,
+            moved_weight: Weight(moved().map(|part| part.weight).sum()),
+            lower_bound_weight: Weight(lower_bound_weight),
             balanced: fleet.loads.iter().all(|&load| fleet.distance_from_band(load) == 0),
             rounds,
         }
@@ -64,7 +65,7 @@ impl Statistics {
 
     /// The mean load.
     pub fn mean_weight(&self) -> f64 {
-        if self.workers == 0 { 0.0 } else { self.total_weight as f64 / self.workers as f64 }
+        if self.workers == 0 { 0.0 } else { self.total_weight.0 as f64 / self.workers as f64 }
     }
 
     /// The heaviest load as a multiple of the mean.
@@ -79,14 +80,14 @@ impl Statistics {
 }
 
 /// Moved weight as a multiple of the least possible; 1 where nothing had to move and nothing did.
-pub fn ratio_to_lower_bound(moved: u64, bound: u64) -> f64 {
-    match (moved, bound) {
+pub fn ratio_to_lower_bound(moved: Weight, bound: Weight) -> f64 {
+    match (moved.0, bound.0) {
         (0, 0) => 1.0,
         (moved, 0) => moved as f64,
         (moved, bound) => moved as f64 / bound as f64,
     }
 }
 
-fn over(load: u64, mean: f64) -> f64 {
-    if mean > 0.0 { load as f64 / mean } else { 1.0 }
+fn over(load: Weight, mean: f64) -> f64 {
+    if mean > 0.0 { load.0 as f64 / mean } else { 1.0 }
 }

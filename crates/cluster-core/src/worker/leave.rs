@@ -1,5 +1,7 @@
 //! Leaving: the process for good, or only an id that the fleet no longer has.
 
+use std::time::Duration;
+
 use super::super::assignment::OwnAssignment;
 use super::super::consumer::Consumer;
 use super::super::io::{Effect, Purpose, RequestId};
@@ -53,7 +55,7 @@ impl WorkerCore {
     fn release_lowest_id(&mut self, now: Time, me: WorkerId, out: &mut Vec<Effect>) {
         let limit = self.config.crash_after();
         let lower = self.roster.live(limit, &self.clock).any(|(id, _)| id < me);
-        let watched = self.watching_since.map_or(Time::ZERO, |since| self.clock.since(since));
+        let watched = self.watching_since.map_or(Duration::ZERO, |since| self.clock.since(since));
         if lower || watched < limit {
             return;
         }

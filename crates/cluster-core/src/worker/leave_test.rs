@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::cursor::tests::cursor;
 use crate::types::{
-    Assignment, AssignmentMap, Claim, Entry, Epoch, Incarnation, Key, Lifecycle, PartitionList, Pod,
-    Revision, Time, Value, Version, WorkerId, WorkerIncarnation,
+    Assignment, AssignmentMap, Claim, Entry, Epoch, Incarnation, Key, Lifecycle, LogId, PartitionList, Pod,
+    Revision, Sequence, Time, Value, Version, Weight, WorkerId, WorkerIncarnation,
 };
 use crate::{
     Condition, Config, Cursor, Effect, Event, LastMessage, LogInfo, LogInspection, LogPage, Message,
@@ -44,7 +45,8 @@ impl TestWorker {
 
     /// Connects the worker and waits until it owns these partitions.
     fn begin(&mut self, partitions: &[&str]) {
-        let listed: Arc<PartitionList> = partitions.iter().map(|&name| (Arc::from(name), 1)).collect();
+        let listed: Arc<PartitionList> =
+            partitions.iter().map(|&name| (Arc::from(name), Weight(1))).collect();
         self.handle(Event::Partitions(listed));
         self.handle(Event::Synced);
         self.wait(10);
@@ -116,7 +118,7 @@ impl TestWorker {
     /// Lets seconds pass.
     fn wait(&mut self, seconds: u64) {
         for _ in 0..seconds * 4 {
-            self.now += Time::from_millis(250);
+            self.now += Duration::from_millis(250);
             self.handle(Event::Tick);
         }
     }
@@ -184,7 +186,10 @@ impl TestWorker {
             Effect::InspectLog { request_id, partitions } => {
                 let last = |name: &Arc<str>| {
                     let sequence = *self.messages.get(name)?.last()?;
-                    Some(LastMessage { sequence, message_id: message(sequence).message_id })
+                    Some(LastMessage {
+                        sequence: Sequence(sequence),
+                        message_id: message(sequence).message_id,
+                    })
                 };
                 let lasts = partitions.iter().map(last).collect();
                 events.push_back(Event::LogInspected {
@@ -197,7 +202,7 @@ impl TestWorker {
             }
             Effect::ReadLog { request_id, partition, from, from_leader: leader } => {
                 let messages = self.messages.get(&partition).into_iter().flatten();
-                let messages = messages.filter(|&&sequence| sequence >= from).take(2);
+                let messages = messages.filter(|&&sequence| Sequence(sequence) >= from).take(2);
                 let messages = messages.map(|&sequence| message(sequence)).collect();
                 let info = leader.then(|| self.info());
                 events.push_back(Event::LogRead { request_id, result: Ok(LogPage { info, messages }) });
@@ -226,7 +231,7 @@ impl TestWorker {
     }
 
     fn info(&self) -> LogInfo {
-        LogInfo { log_id: 11, first: 1, last: self.last_sequence }
+        LogInfo { log_id: LogId(11), first: Sequence(1), last: Sequence(self.last_sequence) }
     }
 }
 
@@ -236,7 +241,12 @@ fn pod(name: &str) -> Pod {
 
 fn message(sequence: u64) -> Message {
     let context = format!("run-{sequence}").into();
-    Message { sequence, message_id: context, stored_at: 50 + sequence, payload: Arc::from([]) }
+    Message {
+        sequence: Sequence(sequence),
+        message_id: context,
+        stored_at: 50 + sequence,
+        payload: Arc::from([]),
+    }
 }
 
 #[test]
@@ -262,7 +272,8 @@ fn a_leaving_worker_releases_its_cursors_then_writes_its_leave_record_and_releas
 #[test]
 fn a_cursor_of_another_worker_is_not_released() {
     let mut worker = TestWorker::new(&["tool:1"]);
-    let foreign = Cursor { position: Position::default(), message_id: "".into(), watermark: 0, ..cursor() };
+    let foreign =
+        Cursor { position: Position::default(), message_id: None, watermark: Sequence(0), ..cursor() };
     worker.store(&Key::Cursor("tool:1".into()), Value::Cursor(Arc::new(foreign)));
     worker.wait(15);
     worker.written.clear();
@@ -312,7 +323,7 @@ fn a_message_that_ends_while_the_worker_drains_is_committed_and_its_cursor_relea
     assert!(!worker.has_exited);
     worker.finish("tool:1");
     let cursor = worker.cursor("tool:1");
-    assert!(worker.has_exited && cursor.released && cursor.position.sequence == 2, "{cursor:?}");
+    assert!(worker.has_exited && cursor.released && cursor.position.sequence == Sequence(2), "{cursor:?}");
 }
 
 #[test]
@@ -359,7 +370,7 @@ fn a_worker_that_stays_fenced_leaves_at_the_end_of_the_drain_time_without_a_writ
 
 /// Returns a map that gives one partition to `owner`, in a fleet of as many workers as it names.
 fn map(version: u64, workers: &[u32], owner: u32) -> Value {
-    let assignment = Assignment { owner: WorkerId(owner), weight: 1, adopted: false };
+    let assignment = Assignment { owner: WorkerId(owner), weight: Weight(1), adopted: false };
     Value::Map(Arc::new(AssignmentMap {
         version: Version(version),
         epoch: Epoch(1),
@@ -368,8 +379,8 @@ fn map(version: u64, workers: &[u32], owner: u32) -> Value {
         assignments: BTreeMap::from([("tool:1".into(), assignment)]),
         fleet_size: Some(workers.len() as u32),
         moved: 0,
-        moved_weight: 0,
-        lower_bound_weight: 0,
+        moved_weight: Weight(0),
+        lower_bound_weight: Weight(0),
     }))
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use phalanx_fsm::{Fsm, Transition};
 
@@ -25,7 +26,7 @@ use super::types::{
 };
 
 /// The least time between two passes: what is due now is done now.
-const MIN_PASS_INTERVAL: Time = Time::from_millis(1);
+const MIN_PASS_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Builds the inputs of the controller. A macro, because the caller also borrows the controller and the request ids.
 macro_rules! controller_context {
@@ -39,7 +40,7 @@ macro_rules! controller_context {
             commanded_size: $worker.commanded_size,
             last_state: $worker.last_state.as_ref(),
             known_map: $worker.map.as_ref().map(|(map, _)| map),
-            watched: $worker.watching_since.map_or(Time::ZERO, |since| $worker.clock.since(since)),
+            watched: $worker.watching_since.map(|since| $worker.clock.since(since)).unwrap_or_default(),
         }
     };
 }
@@ -147,7 +148,7 @@ impl WorkerCore {
             drain_until: Time::MAX,
             next_timer: None,
             deadline: None,
-            lifecycle: Fsm::new(now),
+            lifecycle: Fsm::new(now.since_origin()),
             request_ids: RequestIds::default(),
             config,
             pod,
@@ -317,7 +318,7 @@ impl WorkerCore {
     /// Goes to a state, unless the worker is leaving: that is the last one.
     fn transition(&mut self, now: Time, to: WorkerState, cause: &'static str) {
         if self.state() != to && self.state() != WorkerState::Shutdown {
-            let legal = self.lifecycle.transition(now, to, cause);
+            let legal = self.lifecycle.transition(now.since_origin(), to, cause);
             debug_assert!(legal.is_ok(), "{legal:?} ({cause})");
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use phalanx_fsm::State as _;
 
@@ -94,7 +95,7 @@ impl WorkerCore {
     /// The leader has a newer map than we do, and the watch has not brought it for a second: read it.
     pub(super) fn catch_up(&mut self, now: Time, out: &mut Vec<Effect>) {
         let overdue =
-            self.map_outdated_since.is_some_and(|since| now.saturating_sub(since) >= Time::from_secs(1));
+            self.map_outdated_since.is_some_and(|since| now.saturating_sub(since) >= Duration::from_secs(1));
         if overdue && self.map_read.is_none() {
             self.map_outdated_since = None;
             self.read_map(out);
@@ -227,7 +228,7 @@ impl WorkerCore {
         }
         let holds = self.identity.holder().is_some();
         let fence = self.fence.closes_at().filter(|_| holds).map(|closes| closes + MIN_PASS_INTERVAL);
-        let behind = self.map_outdated_since.map(|since| since + Time::from_secs(1));
+        let behind = self.map_outdated_since.map(|since| since + Duration::from_secs(1));
         let controller = self.controller.as_ref().and_then(|controller| controller.next_deadline(now));
         let drain = self.leaving.filter(|stage| stage.needs_heartbeats()).map(|_| self.drain_until);
         let due = [

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::core::types::{
-    Assignment, Claim, ClusterState, Epoch, Heartbeat, Incarnation, Lease, Lifecycle, Pod, Version,
-    WindowKind, WorkerIncarnation,
+    Assignment, Claim, ClusterState, Epoch, FencingToken, Heartbeat, Incarnation, Lease, Lifecycle, LogId,
+    Pod, Sequence, Version, Weight, WindowKind, WorkerIncarnation, WriteTimestamp,
 };
 use crate::core::{Cursor, Position, PreviousOwner, WorkerState};
 use crate::names::Bucket;
@@ -30,7 +30,7 @@ fn pod() -> Pod {
 fn map(partitions: usize) -> AssignmentMap {
     let assignment = |i: usize| Assignment {
         owner: WorkerId((i % 7) as u32),
-        weight: 30_000 + (i as u64).wrapping_mul(2_654_435_761) % 3_000_000,
+        weight: Weight(30_000 + (i as u64).wrapping_mul(2_654_435_761) % 3_000_000),
         adopted: i % 50 == 3,
     };
     AssignmentMap {
@@ -43,8 +43,8 @@ fn map(partitions: usize) -> AssignmentMap {
             .collect(),
         fleet_size: Some(8),
         moved: 250,
-        moved_weight: 2_100,
-        lower_bound_weight: 2_000,
+        moved_weight: Weight(2_100),
+        lower_bound_weight: Weight(2_000),
     }
 }
 
@@ -67,20 +67,20 @@ fn heartbeat() -> Heartbeat {
 
 fn cursor() -> Cursor {
     Cursor {
-        position: Position { generation: 3, sequence: 70 },
-        state_position: Some(Position { generation: 2, sequence: 60 }),
-        message_id: "ctx_20251024".into(),
-        log_id: 11,
-        write_timestamp: 100,
+        position: Position { generation: 3, sequence: Sequence(70) },
+        state_position: Some(Position { generation: 2, sequence: Sequence(60) }),
+        message_id: Some("ctx_20251024".into()),
+        log_id: Some(LogId(11)),
+        write_timestamp: WriteTimestamp(100),
         owner: holder(),
         version: Version(4),
-        fencing_token: 6,
+        fencing_token: FencingToken(6),
         failures: 1,
         worker_crashes: 2,
         isolated: true,
         dead_letter_reason: Some("a corrupt blob".into()),
-        counted_sequence: Some(71),
-        watermark: 75,
+        counted_sequence: Some(Sequence(71)),
+        watermark: Sequence(75),
         released: false,
     }
 }
@@ -291,7 +291,8 @@ fn a_bad_value_is_an_error_that_names_the_key_and_the_reason() {
 fn a_map_with_a_bad_name_is_refused_with_the_name() {
     let codec = codec();
     let mut bad = map(3);
-    bad.assignments.insert("tool.1:a".into(), Assignment { owner: WorkerId(0), weight: 1, adopted: false });
+    bad.assignments
+        .insert("tool.1:a".into(), Assignment { owner: WorkerId(0), weight: Weight(1), adopted: false });
     let stored = codec.encode(&Key::Map, &Value::Map(Arc::new(bad)), NOW);
     let error = codec.decode(&Key::Map, &stored).unwrap_err().to_string();
     assert!(error.contains("tool.1") && error.contains("'.'"), "{error}");
@@ -330,4 +331,13 @@ fn a_map_of_another_group_is_refused_with_both_names_and_one_without_a_group_is_
     let mut old = json(&codec().encode(&Key::Map, &map, NOW));
     old.as_object_mut().unwrap().remove("group");
     assert_eq!(codec().decode(&Key::Map, old.to_string().as_bytes()), Ok(Decoded::Value(map)));
+}
+
+#[test]
+fn a_cursor_without_a_message_id_or_a_log_is_stored_as_before() {
+    let (codec, key) = (codec(), Key::Cursor("tool:a".into()));
+    let cursor = Value::Cursor(Arc::new(Cursor { message_id: None, log_id: None, ..cursor() }));
+    let stored = codec.encode(&key, &cursor, NOW);
+    assert_eq!((&json(&stored)["messageId"], &json(&stored)["stream"]), (&"".into(), &0.into()));
+    assert_eq!(codec.decode(&key, &stored), Ok(Decoded::Value(cursor)));
 }

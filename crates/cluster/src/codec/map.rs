@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::object::{ObjectReader, ObjectWriter};
 use super::{FORMAT, UnknownFields, check_partition};
 use crate::core::planner::ratio_to_lower_bound;
-use crate::core::types::{Assignment, AssignmentMap, Epoch, Lifecycle, Version, WorkerId};
+use crate::core::types::{Assignment, AssignmentMap, Epoch, Lifecycle, Version, Weight, WorkerId};
 use crate::names::Names;
 
 /// The facts of a published map that the planner does not decide.
@@ -28,7 +28,7 @@ pub struct MapMetadata<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) partitions: usize,
-    pub(crate) weight: u64,
+    pub(crate) weight: Weight,
 }
 
 /// Returns the load of each worker of a map, also of those that own nothing.
@@ -37,7 +37,7 @@ pub(crate) fn loads(map: &AssignmentMap) -> BTreeMap<WorkerId, Load> {
     for assignment in map.assignments.values() {
         let load = loads.entry(assignment.owner).or_default();
         load.partitions += 1;
-        load.weight = load.weight.saturating_add(assignment.weight);
+        load.weight += assignment.weight;
     }
     loads
 }
@@ -81,7 +81,7 @@ impl MapStatistics {
         let loads = loads(map);
         let count = loads.len().max(1) as f64;
         let partitions = || loads.values().map(|load| load.partitions);
-        let weights = || loads.values().map(|load| load.weight);
+        let weights = || loads.values().map(|load| load.weight.0);
         let mean = weights().map(|weight| weight as f64).sum::<f64>() / count;
         let variance = weights().map(|weight| (weight as f64 - mean).powi(2)).sum::<f64>() / count;
         let over_mean = |weight: u64| if mean > 0.0 { weight as f64 / mean } else { 0.0 };
@@ -96,8 +96,8 @@ impl MapStatistics {
             deviation_percent: if mean > 0.0 { 100.0 * variance.sqrt() / mean } else { 0.0 },
             calculation_ms,
             moved: map.moved,
-            moved_weight: map.moved_weight,
-            lower_bound_weight: map.lower_bound_weight,
+            moved_weight: map.moved_weight.0,
+            lower_bound_weight: map.lower_bound_weight.0,
             ratio_to_lower_bound: ratio_to_lower_bound(map.moved_weight, map.lower_bound_weight),
             min_over_mean: over_mean(min),
             max_over_mean: over_mean(max),
@@ -160,7 +160,7 @@ pub(super) fn encode(
     let owners: BTreeMap<&str, String> =
         map.assignments.iter().map(|(name, assignment)| (&**name, names.worker(assignment.owner))).collect();
     let weights: BTreeMap<&str, u64> =
-        map.assignments.iter().map(|(name, assignment)| (&**name, assignment.weight)).collect();
+        map.assignments.iter().map(|(name, assignment)| (&**name, assignment.weight.0)).collect();
     let adopted: Vec<&str> = map
         .assignments
         .iter()
@@ -171,7 +171,7 @@ pub(super) fn encode(
         let pod = facts.pods.get(&id).map_or("", |pod| &**pod);
         let info = ObjectWriter::new(names)
             .field("partitions", &load.partitions)
-            .field("weight", &load.weight)
+            .field("weight", &load.weight.0)
             .field("podName", pod);
         (names.worker(id), info.finish_raw())
     };
@@ -227,7 +227,10 @@ pub(super) fn decode(names: &Names, bytes: &[u8]) -> Result<(AssignmentMap, Unkn
             check_partition(&name).map_err(|e| e.to_string())?;
             let weight = *weights.get(name.as_str()).ok_or_else(|| format!("{name} has no weight"))?;
             let adopted = adopted.contains(name.as_str());
-            Ok((Arc::from(name), Assignment { owner: names.require_worker(owner)?, weight, adopted }))
+            Ok((
+                Arc::from(name),
+                Assignment { owner: names.require_worker(owner)?, weight: Weight(weight), adopted },
+            ))
         })
         .collect::<Result<BTreeMap<Arc<str>, _>, String>>()?;
     let map = AssignmentMap {
@@ -238,8 +241,8 @@ pub(super) fn decode(names: &Names, bytes: &[u8]) -> Result<(AssignmentMap, Unkn
         assignments,
         fleet_size: record.optional("fleetSize")?,
         moved,
-        moved_weight,
-        lower_bound_weight,
+        moved_weight: Weight(moved_weight),
+        lower_bound_weight: Weight(lower_bound_weight),
     };
     let first: Option<serde_json::Value> = record.optional(FIRST)?;
     record.skip(&["v", "timestamp", "state", "workerCount", "partitionCount"]);

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::object::{ObjectReader, ObjectWriter};
 use super::{FORMAT, UnknownFields};
 use crate::core::types::{
-    Claim, ClusterState, Epoch, Heartbeat, Incarnation, Key, Lease, Pod, Value, Version, WindowKind,
-    WorkerIncarnation,
+    Claim, ClusterState, Epoch, FencingToken, Heartbeat, Incarnation, Key, Lease, LogId, Pod, Sequence,
+    Value, Version, WindowKind, WorkerIncarnation, WriteTimestamp,
 };
 use crate::core::{Cursor, Position, WorkerState};
 use crate::names::Names;
@@ -229,23 +229,23 @@ pub(super) fn cursor(names: &Names, cursor: &Cursor, rest: &UnknownFields) -> By
     let owner = OwnerRecord { id: names.worker(cursor.owner.id), incarnation: cursor.owner.incarnation.0 };
     let base = cursor
         .state_position
-        .map(|Position { generation, sequence }| PositionRecord { generation, sequence });
+        .map(|Position { generation, sequence }| PositionRecord { generation, sequence: sequence.0 });
     let record = ObjectWriter::new(names)
         .field("v", &FORMAT)
         .field("generation", &cursor.position.generation)
-        .field("sequence", &cursor.position.sequence)
-        .field("messageId", &cursor.message_id)
-        .field("stream", &cursor.log_id)
-        .field("stamp", &cursor.write_timestamp)
+        .field("sequence", &cursor.position.sequence.0)
+        .field("messageId", cursor.message_id.as_deref().unwrap_or_default())
+        .field("stream", &cursor.log_id.map_or(0, |log| log.0))
+        .field("stamp", &cursor.write_timestamp.0)
         .field("holder", &owner)
         .field("version", &cursor.version.0)
-        .field("take", &cursor.fencing_token)
+        .field("take", &cursor.fencing_token.0)
         .field("failures", &cursor.failures)
         .field("deaths", &cursor.worker_crashes)
         .field("solo", &cursor.isolated)
         .field("dead", &cursor.dead_letter_reason)
-        .field("judged", &cursor.counted_sequence)
-        .field("cleanTo", &cursor.watermark)
+        .field("judged", &cursor.counted_sequence.map(|sequence| sequence.0))
+        .field("cleanTo", &cursor.watermark.0)
         .field("base", &base);
     let record = match cursor.released {
         true => record.field("released", &cursor.owner.incarnation.0),
@@ -264,23 +264,24 @@ pub(super) fn read_cursor(names: &Names, bytes: &[u8]) -> Read {
     let cursor = Cursor {
         position: Position {
             generation: record.required("generation")?,
-            sequence: record.required("sequence")?,
+            sequence: Sequence(record.required("sequence")?),
         },
-        state_position: record
-            .optional("base")?
-            .map(|PositionRecord { generation, sequence }| Position { generation, sequence }),
-        message_id: record.required::<String>("messageId")?.into(),
-        log_id: record.required("stream")?,
-        write_timestamp: record.required("stamp")?,
+        state_position: record.optional("base")?.map(|PositionRecord { generation, sequence }| Position {
+            generation,
+            sequence: Sequence(sequence),
+        }),
+        message_id: Some(record.required::<String>("messageId")?).filter(|id| !id.is_empty()).map(Into::into),
+        log_id: Some(LogId(record.required("stream")?)).filter(|log| *log != LogId(0)),
+        write_timestamp: WriteTimestamp(record.required("stamp")?),
         owner,
         version: Version(record.required("version")?),
-        fencing_token: record.required("take")?,
+        fencing_token: FencingToken(record.required("take")?),
         failures: record.required("failures")?,
         worker_crashes: record.required("deaths")?,
         isolated: record.or_default("solo")?,
         dead_letter_reason: record.optional::<String>("dead")?.map(Into::into),
-        counted_sequence: record.optional("judged")?,
-        watermark: record.required("cleanTo")?,
+        counted_sequence: record.optional("judged")?.map(Sequence),
+        watermark: Sequence(record.required("cleanTo")?),
         // The incarnation that released the cursor. A worker that does not know this field keeps it when it takes the
         // cursor over, so it counts only if it names the owner.
         released: record.optional("released")? == Some(holder.incarnation),

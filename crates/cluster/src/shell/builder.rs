@@ -175,7 +175,7 @@ impl Builder {
             let broker = Arc::new(broker);
             let (commands, orders) = mpsc::unbounded_channel();
             let gate = Gate::closed();
-            let now = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
+            let now = u64::try_from(clock::now().since_origin().as_millis()).unwrap_or(u64::MAX);
             let turned = Arc::new(AtomicU64::new(now));
             let (status, shown) = watch::channel(Status {
                 state: WorkerState::Initialization,

@@ -1,5 +1,7 @@
 //! The two clocks: one to decide by, one for people to read.
 
+use std::time::Duration;
+
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::core::types::Time;
@@ -7,7 +9,7 @@ use crate::core::types::Time;
 /// Time since this machine started. It runs through suspension, and nobody sets it.
 pub(super) fn now() -> Time {
     let time = clock_gettime(ClockId::Boottime);
-    Time::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    Time::from_origin(Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
 }
 
 /// The wall clock, for people. Nothing is decided by it.

@@ -18,7 +18,7 @@ use super::metrics::Metrics;
 use super::partitions::PartitionListError;
 use crate::backend;
 use crate::core::WorkerState;
-use crate::core::types::{AssignmentMap, Version, WorkerIncarnation};
+use crate::core::types::{AssignmentMap, Time, Version, WorkerIncarnation};
 
 /// What a worker is in the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl WorkerHandle {
 
     /// How long ago its event loop made its last turn. It makes one every heartbeat at least.
     pub fn time_since_iteration(&self) -> Duration {
-        clock::now().saturating_sub(Duration::from_millis(self.last_iteration.load(Ordering::Relaxed)))
+        clock::now().saturating_sub(Time::from_millis(self.last_iteration.load(Ordering::Relaxed)))
     }
 
     /// Whether it may write now: ask right before, where a late write would hurt.

@@ -11,7 +11,7 @@ use xxhash_rust::xxh64::xxh64;
 
 use super::gate::Gate;
 use super::wait_time::WaitTime;
-use crate::core::types::Time;
+use crate::core::types::{FencingToken, LogId, Time, WriteTimestamp};
 use crate::core::{Position, ProcessOutcome, ProcessRequest, RecoveryPoint};
 
 /// A message to process, and where its results belong.
@@ -27,14 +27,14 @@ pub struct Delivery {
     pub position: Position,
     /// The last committed message; none if nothing was ever committed.
     pub committed: Option<Position>,
-    /// Which log it comes from: the time it was made, in the broker's microseconds.
-    pub log_id: u64,
+    /// The log it comes from.
+    pub log_id: Option<LogId>,
     /// The broker's time when it was stored, in microseconds.
     pub stored_at: u64,
-    /// By which take it is processed. It grows with every owner and attempt: let a lower one never overwrite a higher one.
-    pub fencing_token: u64,
-    /// A time stamp for its results that only grows.
-    pub write_timestamp: u64,
+    /// The fencing token of this attempt. It grows with every owner and attempt: a lower one must never overwrite a higher one.
+    pub fencing_token: FencingToken,
+    /// The write timestamp of its results, which only grows.
+    pub write_timestamp: WriteTimestamp,
     /// Which attempt this is, from 1.
     pub attempt: u32,
     /// Whatever you remember of this partition does not count: read it again from where you keep it.
@@ -65,10 +65,12 @@ impl Delivery {
     /// A delivery for tests of handlers, as the first attempt of a worker that may write gets it. Change what matters.
     ///
     /// ```
-    /// use phalanx_cluster::{Delivery, core::Position};
+    /// use phalanx_cluster::Delivery;
+    /// use phalanx_cluster::core::Position;
+    /// use phalanx_cluster::core::types::{FencingToken, Sequence};
     ///
-    /// let mut delivery = Delivery::sample("etch-01:A", "payload", Position { generation: 1, sequence: 7 });
-    /// delivery.fencing_token = 2;
+    /// let mut delivery = Delivery::sample("etch-01:A", "payload", Position::new(1, Sequence(7)));
+    /// delivery.fencing_token = FencingToken(2);
     /// assert!(delivery.may_write());
     /// ```
     pub fn sample(partition: &str, payload: impl Into<Bytes>, position: Position) -> Self {
@@ -81,10 +83,10 @@ impl Delivery {
             payload,
             position,
             committed: None,
-            log_id: 1,
-            stored_at: position.sequence,
-            fencing_token: 1,
-            write_timestamp: position.sequence,
+            log_id: Some(LogId(1)),
+            stored_at: position.sequence.0,
+            fencing_token: FencingToken::FIRST,
+            write_timestamp: WriteTimestamp(position.sequence.0),
             attempt: 1,
             ignore_cache: true,
             gate,

@@ -12,6 +12,7 @@ use super::handler::panic_text;
 use super::metrics::Metrics;
 use super::problem::Problem;
 use crate::core::WorkerState;
+use crate::core::types::FencingToken;
 
 /// A hook that has not returned by then is given up.
 pub(super) const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -28,7 +29,7 @@ pub struct OwnedPartition {
     pub partition: Arc<str>,
     /// Without a log: a fencing token, above that of every earlier owner. Show it to whatever you write to, and let that
     /// refuse a lower one. A partition comes again with a higher one after this worker had stopped itself.
-    pub fencing_token: Option<u64>,
+    pub fencing_token: Option<FencingToken>,
 }
 
 /// What a user is told. Calls come one after the other, in the order things happened. One that fails, panics or does not

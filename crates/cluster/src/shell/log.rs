@@ -12,7 +12,7 @@ use serde_json::json;
 use super::backend_client::{BackendClient, MAX_PARALLEL_REQUESTS, names};
 use super::handler::{Handler, context_of};
 use crate::backend::{self, AppendCondition, Error, Log};
-use crate::core::types::PartitionList;
+use crate::core::types::{LogId, PartitionList, Sequence};
 use crate::core::{
     Event, LastMessage, LogInfo, LogInspection, LogPage, Message, Position, ProcessRequest, ReadError,
     RequestId, SubjectList,
@@ -43,7 +43,14 @@ impl BackendClient {
         if before.created != after.created || after.last < before.last || after.first > before.last + 1 {
             return Err(Error::failed("reading the log", "it changed meanwhile"));
         }
-        Ok((LogInfo { log_id: before.created, first: after.first, last: before.last }, found))
+        Ok((
+            LogInfo {
+                log_id: LogId(before.created),
+                first: Sequence(after.first),
+                last: Sequence(before.last),
+            },
+            found,
+        ))
     }
 
     /// Carries out [`crate::core::Effect::InspectLog`].
@@ -55,7 +62,7 @@ impl BackendClient {
     ) -> Event {
         let result = self.with_log_info(self.lasts(&partitions)).await;
         let last = |message: backend::Message| LastMessage {
-            sequence: message.sequence,
+            sequence: Sequence(message.sequence),
             message_id: context_of(handler, &message.payload),
         };
         let result = result.map(|(info, messages)| {
@@ -89,26 +96,27 @@ impl BackendClient {
         &self,
         request_id: RequestId,
         partition: Arc<str>,
-        from: u64,
+        from: Sequence,
         leader: bool,
         handler: &dyn Handler,
     ) -> Event {
         let subject = self.config.subjects.subject(&partition);
         let message = |message: backend::Message| Message {
-            sequence: message.sequence,
+            sequence: Sequence(message.sequence),
             message_id: context_of(handler, &message.payload),
             stored_at: message.stored_at,
             payload: Arc::from(&*message.payload),
         };
         let result = match leader {
             true => {
-                let read = self.with_log_info(self.next_two(&subject, from)).await;
+                let read = self.with_log_info(self.next_two(&subject, from.0)).await;
                 read.map(|(info, messages)| (Some(info), messages))
             }
             false => match self.log() {
-                Ok(log) => {
-                    self.request(&subject, log.read(&subject, from, 2)).await.map(|messages| (None, messages))
-                }
+                Ok(log) => self
+                    .request(&subject, log.read(&subject, from.0, 2))
+                    .await
+                    .map(|messages| (None, messages)),
                 Err(error) => Err(error),
             },
         };
@@ -135,14 +143,18 @@ impl BackendClient {
         Event::Subjects { request_id, result: result.map_err(|_| ReadError) }
     }
 
-    async fn unlisted_partitions(&self, listed: &PartitionList) -> Result<Vec<(Arc<str>, u64)>, Error> {
+    async fn unlisted_partitions(&self, listed: &PartitionList) -> Result<Vec<(Arc<str>, Sequence)>, Error> {
         let log = self.log()?;
         let subjects = self.request("subjects of the log", log.subjects()).await?;
         let listed = names(listed);
         let found = subjects.keys().filter_map(|subject| self.config.subjects.partition(subject));
         let strangers: Vec<Arc<str>> = found.filter(|name| !listed.contains(&**name)).collect();
         let lasts = self.lasts(&strangers).await?;
-        Ok(strangers.into_iter().zip(lasts).filter_map(|(name, last)| Some((name, last?.sequence))).collect())
+        Ok(strangers
+            .into_iter()
+            .zip(lasts)
+            .filter_map(|(name, last)| Some((name, Sequence(last?.sequence))))
+            .collect())
     }
 
     /// Carries out [`crate::core::Effect::PublishDeadLetter`].
@@ -186,8 +198,8 @@ fn dead_letter(partition: &str, work: &ProcessRequest, reason: &str, id_field: &
         "attempts": work.attempt,
         id_field: &*work.message.message_id,
         "generation": work.position.generation,
-        "sequence": work.position.sequence,
-        "stream": work.log_id,
+        "sequence": work.position.sequence.0,
+        "stream": work.log_id.map_or(0, |log| log.0),
         "storedAt": work.message.stored_at,
     });
     match std::str::from_utf8(payload) {

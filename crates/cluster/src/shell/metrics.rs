@@ -359,7 +359,7 @@ impl Metrics {
             if mean > 0.0 { 100.0 * variance.sqrt() / mean } else { 0.0 }
         };
         show(&all.partitions, loads.values().map(|load| load.partitions as f64).collect());
-        all.deviation.set(show(&all.weights, loads.values().map(|load| load.weight as f64).collect()));
+        all.deviation.set(show(&all.weights, loads.values().map(|load| load.weight.0 as f64).collect()));
     }
 
     /// What only a leader knows falls to 0 when it leads no more.

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::hooks::HookError;
 use crate::backend::Kv;
 use crate::codec::check_partition;
-use crate::core::types::PartitionList;
+use crate::core::types::{PartitionList, Weight};
 
 /// A list of partitions that cannot be used.
 #[derive(Debug, Error)]
@@ -109,7 +109,7 @@ pub(super) async fn load(source: &dyn PartitionSource) -> Result<Arc<PartitionLi
     partitions.reverse();
     partitions.dedup_by(|a, b| a.0 == b.0);
     partitions.reverse();
-    Ok(partitions.into_iter().map(|(name, weight)| (name.into(), weight.max(1))).collect())
+    Ok(partitions.into_iter().map(|(name, weight)| (name.into(), Weight(weight.max(1)))).collect())
 }
 
 #[cfg(test)]
@@ -129,6 +129,6 @@ mod tests {
         let bad = vec![("a.b".to_owned(), 1)];
         assert!(load(&bad).await.unwrap_err().to_string().contains("a.b"));
         let double = vec![("a".to_owned(), 1), ("b".to_owned(), 0), ("a".to_owned(), 9)];
-        assert_eq!(*load(&double).await.unwrap(), [("a".into(), 9), ("b".into(), 1)]);
+        assert_eq!(*load(&double).await.unwrap(), [("a".into(), Weight(9)), ("b".into(), Weight(1))]);
     }
 }

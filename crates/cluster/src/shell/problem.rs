@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::backend;
 use crate::codec::DecodeError;
+use crate::core::types::Sequence;
 
 /// Something went wrong, or is worth a look. The worker goes on.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -75,9 +76,9 @@ pub enum Problem {
         /// The partition.
         partition: Arc<str>,
         /// Everything up to here was read.
-        after: u64,
+        after: Sequence,
         /// The first that the log still holds.
-        before: u64,
+        before: Sequence,
     },
     /// The log is another one than before: it is read from its beginning.
     #[error(
@@ -101,7 +102,7 @@ pub enum Problem {
         /// The partition.
         partition: Arc<str>,
         /// The message.
-        sequence: u64,
+        sequence: Sequence,
         /// Why.
         reason: Arc<str>,
     },

@@ -147,7 +147,7 @@ impl<'a> CoreSession<'a> {
     async fn run(mut self, orders: &mut mpsc::UnboundedReceiver<WorkerCommand>) -> SessionEnd {
         let mut end = self.handle(Event::Partitions(self.shell.partitions.clone()));
         while end.is_none() {
-            let now = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
+            let now = u64::try_from(clock::now().since_origin().as_millis()).unwrap_or(u64::MAX);
             self.shell.turned.store(now, Ordering::Relaxed);
             let due = [self.core.next_deadline(), self.shutdown_deadline].into_iter().flatten().min();
             let wait = due.map_or(Duration::from_secs(3600), |due| due.saturating_sub(clock::now()));
@@ -337,8 +337,8 @@ impl<'a> CoreSession<'a> {
             }),
             Effect::Exit => {
                 if let Some(until) = self.shutdown_deadline {
-                    let began = until.saturating_sub(self.shell.config.drain_timeout + SHUTDOWN_MARGIN);
-                    let took = clock::now().saturating_sub(began);
+                    let began = until.checked_sub(self.shell.config.drain_timeout + SHUTDOWN_MARGIN);
+                    let took = clock::now().saturating_sub(began.unwrap_or(Time::ZERO));
                     self.shell.metrics.all.shutdown_duration.observe(took.as_secs_f64());
                 }
                 return Some(SessionEnd::Exit);
@@ -448,7 +448,7 @@ impl<'a> CoreSession<'a> {
                 return;
             }
             Notice::Expired { partition, after, before } => {
-                all.expired.inc_by(before.saturating_sub(after + 1));
+                all.expired.inc_by(before.0.saturating_sub(after.next().0));
                 Problem::Expired { partition, after, before }
             }
             Notice::LogReplaced { partition, generation } => {
@@ -582,17 +582,19 @@ impl<'a> CoreSession<'a> {
     fn show_transitions(&mut self) {
         let Some(last) = self.core.history().last() else { return };
         let at_last = self.core.history().filter(|went| went.at == last.at).count();
-        if (last.at, at_last) == (self.since, self.transitions) {
+        let last_at = Time::from_origin(last.at);
+        if (last_at, at_last) == (self.since, self.transitions) {
             return;
         }
-        let new = self.core.history().filter(|went| went.at >= self.since).skip(self.transitions);
-        let mut since = self.since;
+        let shown = self.since.since_origin();
+        let new = self.core.history().filter(|went| went.at >= shown).skip(self.transitions);
+        let mut since = shown;
         for went in new {
             let stayed = went.at.saturating_sub(since);
             self.shell.metrics.record_transition(went.from, went.to, stayed, self.core.is_leader());
             self.shell.hooks.call(HookCall::State { from: went.from, to: went.to });
             since = went.at;
         }
-        (self.since, self.transitions) = (last.at, at_last);
+        (self.since, self.transitions) = (last_at, at_last);
     }
 }

@@ -113,8 +113,8 @@ pub(crate) async fn show(
         cursor: cursor.map_or(Value::Null, |cursor| {
             json!({
                 "generation": cursor.position.generation,
-                "sequence": cursor.position.sequence,
-                "contextId": &*cursor.message_id,
+                "sequence": cursor.position.sequence.0,
+                "contextId": cursor.message_id.as_deref().unwrap_or_default(),
                 "failures": cursor.failures,
                 "deaths": cursor.worker_crashes,
             })
@@ -139,7 +139,7 @@ fn row(chamber: &Chamber, known: Option<&Metadata>, map: Option<&AssignmentMap>)
     ChamberRow {
         tool_id: chamber.tool().to_owned(),
         chamber_id: chamber.chamber().to_owned(),
-        weight: known.map(|known| known.weight).or(assignment.map(|assignment| assignment.weight)),
+        weight: known.map(|known| known.weight).or(assignment.map(|assignment| assignment.weight.0)),
         defender_id: assignment.map(|assignment| names().worker(assignment.owner)),
         svid_count: known.map(|known| known.svid_count),
         collection_freq_hz: known.map(|known| known.collection_freq_hz),

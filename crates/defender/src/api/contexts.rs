@@ -63,7 +63,7 @@ pub(crate) async fn list(
         timestamp: row.timestamp.to_string(),
         outcome: row.outcome.name(),
         generation: row.position.generation,
-        sequence: row.position.sequence,
+        sequence: row.position.sequence.0,
         take: row.take,
         strategy: row.strategy.to_string(),
     });

@@ -108,7 +108,7 @@ pub(crate) async fn assignments(
         (which.all || Some(assignment.owner) == me).then(|| Assigned {
             tool_id: chamber.tool().to_owned(),
             chamber_id: chamber.chamber().to_owned(),
-            weight: assignment.weight,
+            weight: assignment.weight.0,
             defender_id: names.worker(assignment.owner),
         })
     };

@@ -1,3 +1,4 @@
+use phalanx_cluster::core::types::Sequence;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -10,7 +11,7 @@ fn chamber(n: usize) -> Chamber {
 }
 
 fn at(sequence: u64) -> Position {
-    Position { generation: 1, sequence }
+    Position { generation: 1, sequence: Sequence(sequence) }
 }
 
 fn point(indicator: &str, sequence: u64) -> UChart {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 
 use crate::record::{Flags, HISTORY, Limits, Mark, Past, StateRow, UChart};
 use crate::store::encoding::Time;
@@ -35,7 +36,7 @@ impl Packer {
 
     fn position(&mut self, at: Position) {
         self.long(at.generation);
-        self.long(at.sequence);
+        self.long(at.sequence.0);
     }
 }
 
@@ -71,7 +72,7 @@ impl<'a> Unpacker<'a> {
     }
 
     fn position(&mut self) -> Option<Position> {
-        Some(Position { generation: self.long()?, sequence: self.long()? })
+        Some(Position { generation: self.long()?, sequence: Sequence(self.long()?) })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 
 use crate::record::{Flags, HISTORY, Past, UChart};
 
@@ -46,7 +47,7 @@ impl History {
             .iter()
             .take(HISTORY)
             .map(|one| {
-                let position = Position { generation: one.generation, sequence: one.sequence };
+                let position = Position { generation: one.generation, sequence: Sequence(one.sequence) };
                 (position, one.take, &one.context)
             })
             .collect();

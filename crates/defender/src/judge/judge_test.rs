@@ -1,3 +1,4 @@
+use phalanx_cluster::core::types::Sequence;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
@@ -59,7 +60,7 @@ impl World {
     fn entry(&mut self, context: &str, strategy: &Arc<str>) -> Entry {
         self.sequence += 1;
         self.now += SignedDuration::from_mins(10);
-        let position = Position { generation: 1, sequence: self.sequence };
+        let position = Position { generation: 1, sequence: Sequence(self.sequence) };
         let mark = Mark { position, take: 3 + self.sequence % 2, stamp: self.sequence };
         Entry {
             chamber: chamber(),

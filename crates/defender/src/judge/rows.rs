@@ -50,7 +50,12 @@ impl Entry {
         let mut history = Vec::with_capacity(HISTORY);
         if verdict.outcome == Outcome::Processed {
             let Position { generation, sequence } = self.mark.position;
-            history.push(Past { context: self.context.clone(), generation, sequence, take: self.mark.take });
+            history.push(Past {
+                context: self.context.clone(),
+                generation,
+                sequence: sequence.0,
+                take: self.mark.take,
+            });
         }
         history.extend(before.history.iter().cloned());
         history.truncate(HISTORY);

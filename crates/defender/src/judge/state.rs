@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 use thiserror::Error;
 
 use super::codec::{Reader, Writer};
@@ -205,7 +206,7 @@ impl Memory {
         let Self { definition, since, begins, stage, carries, active } = self;
         out.word(*definition);
         out.number(since.generation);
-        out.number(since.sequence);
+        out.number(since.sequence.0);
         out.byte(u8::from(*begins));
         match stage {
             Stage::Learning(values) => {
@@ -232,7 +233,7 @@ impl Memory {
 
     fn read(input: &mut Reader<'_>) -> Result<Self, StateError> {
         let definition = input.word()?;
-        let since = Position { generation: input.number()?, sequence: input.number()? };
+        let since = Position { generation: input.number()?, sequence: Sequence(input.number()?) };
         let begins = input.truth()?;
         let stage = match input.byte()? {
             0 => Stage::Learning(input.floats(MAX_BASELINE as usize)?),

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use phalanx_cluster::backend::{AppendCondition, Log};
+use phalanx_cluster::core::types::{LogId, WriteTimestamp};
 use phalanx_cluster::core::{Position, RecoveryPoint};
 use phalanx_cluster::{Delivery, Failure, Handler, Unavailable};
 use phalanx_service::Watchdog;
@@ -263,11 +264,11 @@ fn entry(
         chamber,
         mark: Mark {
             position: delivery.position,
-            take: delivery.fencing_token,
-            stamp: delivery.write_timestamp,
+            take: delivery.fencing_token.0,
+            stamp: delivery.write_timestamp.0,
         },
         predecessor: delivery.committed,
-        stream: delivery.log_id,
+        stream: delivery.log_id.map_or(0, |log| log.0),
         context,
         timestamp: at,
         strategy,
@@ -338,9 +339,9 @@ impl Handler for Pipeline {
         Ok(Some(RecoveryPoint {
             newest: newest.mark.position,
             predecessor: newest.predecessor,
-            message_id: before.as_ref().map_or_else(|| "".into(), |row| row.context.clone()),
-            log_id: before.map_or(0, |row| row.stream),
-            write_timestamp: newest.mark.written_at(),
+            message_id: before.as_ref().map(|row| row.context.clone()),
+            log_id: before.map(|row| LogId(row.stream)).filter(|log| *log != LogId(0)),
+            write_timestamp: WriteTimestamp(newest.mark.written_at()),
         }))
     }
 

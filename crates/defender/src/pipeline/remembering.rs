@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use phalanx_cluster::Failure;
+use phalanx_cluster::core::types::Sequence;
 use phalanx_cluster::core::{MAX_ATTEMPTS, Position};
 
 use super::{Pipeline, Turn};
@@ -83,7 +84,7 @@ impl Pipeline {
         indicator: Arc<str>,
         before: &Before,
     ) -> Result<Vec<(UChart, Position, u64)>, StoreError> {
-        let at = |past: &Past| Position { generation: past.generation, sequence: past.sequence };
+        let at = |past: &Past| Position { generation: past.generation, sequence: Sequence(past.sequence) };
         let since = before.state.since(&indicator).unwrap_or_default();
         let listed: HashMap<(&str, Position), u64> =
             before.history.iter().map(|past| ((&*past.context, at(past)), past.take)).collect();
@@ -138,7 +139,7 @@ fn placed<'a>(
     let listed: HashMap<&str, &Past> = past.iter().map(|one| (&*one.context, one)).collect();
     points.filter_map(move |point| {
         let one = listed.get(&*point.context)?;
-        let position = Position { generation: one.generation, sequence: one.sequence };
+        let position = Position { generation: one.generation, sequence: Sequence(one.sequence) };
         Some((point, position, one.take))
     })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 
 use super::StoreError;
 use crate::record::{AlarmState, Chamber, Outcome, Past, Severity};
@@ -52,7 +53,7 @@ pub(crate) fn small(what: &str, value: i64) -> Result<u32, StoreError> {
 
 /// A position as the pair of numbers that orders it.
 pub(crate) fn pair(position: Position) -> Result<(i64, i64), StoreError> {
-    Ok((signed("a generation", position.generation)?, signed("a sequence", position.sequence)?))
+    Ok((signed("a generation", position.generation)?, signed("a sequence", position.sequence.0)?))
 }
 
 /// The pair at which a list of messages begins: that message, or the newest.
@@ -63,7 +64,7 @@ pub(crate) fn newest_pair(from: Option<Position>) -> Result<(i64, i64), StoreErr
 pub(crate) fn position((generation, sequence): (i64, i64)) -> Result<Position, StoreError> {
     Ok(Position {
         generation: unsigned("a generation", generation)?,
-        sequence: unsigned("a sequence", sequence)?,
+        sequence: Sequence(unsigned("a sequence", sequence)?),
     })
 }
 

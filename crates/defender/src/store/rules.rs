@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 
 use super::StoreError;
 use crate::record::{Acknowledgement, Alarm, AlarmState, Results, StateRow};
@@ -37,7 +38,8 @@ const STATES_KEPT: usize = 4;
 pub(crate) fn prune_below(state: &StateRow) -> Option<Position> {
     let predecessor = state.predecessor?;
     let earlier = state.history.get(STATES_KEPT - 1);
-    let earlier = earlier.map(|past| Position { generation: past.generation, sequence: past.sequence });
+    let earlier =
+        earlier.map(|past| Position { generation: past.generation, sequence: Sequence(past.sequence) });
     Some(earlier.map_or(predecessor, |earlier| earlier.min(predecessor)))
 }
 
@@ -116,7 +118,7 @@ mod tests {
     use crate::record::{Mark, Past};
 
     fn at(sequence: u64) -> Position {
-        Position { generation: 1, sequence }
+        Position { generation: 1, sequence: Sequence(sequence) }
     }
 
     fn state(sequence: u64, predecessor: Option<u64>, history: &[u64]) -> StateRow {

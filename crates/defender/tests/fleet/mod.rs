@@ -110,7 +110,7 @@ pub(crate) fn recompute(
         let values = Traces::decode(&chunks, charts.svids()).unwrap().evaluate(&charts);
         let entry = Entry {
             chamber: chamber.clone(),
-            mark: Mark { position, take: 1, stamp: position.sequence },
+            mark: Mark { position, take: 1, stamp: position.sequence.0 },
             predecessor: last.as_ref().map(|last| last.mark.position),
             stream: 1,
             context: message.context().clone(),

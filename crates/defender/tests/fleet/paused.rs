@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use phalanx_cluster::backend::{Backend as _, Embedded};
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::{FencingToken, Sequence, WriteTimestamp};
 use phalanx_cluster::{Delivery, Handler as _};
 use phalanx_defender::Metrics;
 use phalanx_defender::cache::Cache;
@@ -54,7 +55,7 @@ pub(crate) async fn pipeline_told(
 }
 
 pub(crate) fn place(run: u64) -> Position {
-    Position { generation: 1, sequence: 10 * run }
+    Position { generation: 1, sequence: Sequence(10 * run) }
 }
 
 pub(crate) fn delivery(chamber: &Chamber, run: u64, take: u64) -> Delivery {
@@ -62,7 +63,8 @@ pub(crate) fn delivery(chamber: &Chamber, run: u64, take: u64) -> Delivery {
     let mut delivery = Delivery::sample(&chamber.to_string(), notification.to_json(), place(run));
     delivery.message_id = notification.context;
     delivery.committed = (run > 1).then(|| place(run - 1));
-    (delivery.fencing_token, delivery.write_timestamp) = (take, 1_000_000 + 100 * run);
+    delivery.fencing_token = FencingToken(take);
+    delivery.write_timestamp = WriteTimestamp(1_000_000 + 100 * run);
     delivery
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 use phalanx_defender::judge::rows::{Before, Entry};
 use phalanx_defender::judge::{History, Run, judge};
 use phalanx_defender::notification::{Message, Notification};
@@ -34,7 +35,7 @@ fn process(sequence: u64, file: &str, tool: &str, last: Option<&Results>) -> Res
     let charts = strategy.charts_for(&chamber);
     let traces = Traces::decode(&chunks, charts.svids()).expect("the fixture is good");
     let values = traces.evaluate(&charts);
-    let position = Position { generation: 1, sequence };
+    let position = Position { generation: 1, sequence: Sequence(sequence) };
     let entry = Entry {
         chamber: chamber.clone(),
         mark: Mark { position, take: 1, stamp: sequence },

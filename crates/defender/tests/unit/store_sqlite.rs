@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 use phalanx_defender::record::{Chamber, Context, Flags, Mark, Outcome, Results, StateRow, UChart};
 use phalanx_defender::store::{ChartStore, Sqlite, StoreError};
 use rusqlite::Connection;
@@ -40,7 +41,7 @@ phalanx_defender::chart_store_conformance!(fixture());
 fn results(sequence: u64, stamp: Timestamp) -> Results {
     let chamber = Chamber::new("etch-01", "A").unwrap();
     let mark = Mark {
-        position: Position { generation: 1, sequence },
+        position: Position { generation: 1, sequence: Sequence(sequence) },
         take: 1,
         stamp: stamp.as_microsecond().try_into().unwrap(),
     };
@@ -217,7 +218,7 @@ async fn one_bad_row_does_not_harm_those_that_share_its_transaction() {
     let all: Vec<Results> = (1..=40).map(|sequence| results(sequence, now)).collect();
     let outcomes = futures_util::future::join_all(all.iter().map(|results| fixture.write(results))).await;
     for (results, outcome) in all.iter().zip(outcomes) {
-        match results.mark.position.sequence {
+        match results.mark.position.sequence.0 {
             13 => assert!(matches!(outcome, Err(StoreError::Refused(text)) if text.contains("thirteen"))),
             _ => outcome.unwrap(),
         }

@@ -94,7 +94,7 @@ impl World {
 
     /// Cuts a process off from the broker. What it asks stays unanswered; what it watches arrives afterwards.
     pub fn cut(&mut self, process: ProcessId, until: Time) {
-        self.note(|| format!("{process} is cut off until {:.3}", until.as_secs_f64()));
+        self.note(|| format!("{process} is cut off until {:.3}", until.since_origin().as_secs_f64()));
         let target = &mut self.processes[process.index()];
         target.cut_in = target.cut_in.max(until);
         target.cut_out = target.cut_out.max(until);
@@ -186,7 +186,7 @@ impl World {
     /// Gives a partition to a worker by a new version of the map, as a leader would.
     pub fn reassign(&mut self, partition: u32, id: u32) {
         let Some(map) = self.map() else { return };
-        let mut next = AssignmentMap { version: Version(map.version.0 + 1), moved: 1, ..(**map).clone() };
+        let mut next = AssignmentMap { version: map.version.next(), moved: 1, ..(**map).clone() };
         if let Some(assignment) = next.assignments.get_mut(&self.names[partition as usize]) {
             assignment.owner = WorkerId(id);
         }
@@ -230,7 +230,7 @@ impl World {
 
     /// The log is deleted and made anew: everything in it is gone.
     pub fn recreate_log(&mut self) {
-        let gone = self.log.recreate(self.micros());
+        let gone = self.log.recreate(LogId(self.micros()));
         self.oracle.log_lost(self.log.info().log_id, &gone);
         self.disturb_everybody();
     }

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use phalanx_cluster_core::types::{AssignmentMap, Entry, Key, Pod, Revision, Time, Value, Version, WorkerId};
+use phalanx_cluster_core::types::{
+    AssignmentMap, Entry, Key, LogId, PartitionList, Pod, Revision, Time, Value, Version, Weight, WorkerId,
+};
 use phalanx_cluster_core::{
     Condition, Config, Effect, Event, LeaseExpiry, LogInspection, LogPage, Notice, ProcessOutcome,
     ProtocolRule, Purpose, ReadError, RequestId, SubjectList, WorkerCore, WorkerState, WriteError,
@@ -186,7 +188,7 @@ pub struct World {
     /// Processes with a fleet size of their own.
     mismatched_sizes: Vec<ProcessId>,
     published: Vec<Publication>,
-    partitions: Arc<[(Arc<str>, u64)]>,
+    partitions: Arc<PartitionList>,
     names: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
     /// The publisher's next number for each partition.
@@ -220,7 +222,7 @@ impl World {
     /// An empty world at second 0.
     pub fn new(setup: Setup) -> Self {
         // Weights spread over a factor of 120, as partitions have them.
-        let weight = |i: usize| 30_000 * (1 + (i as u64).wrapping_mul(2_654_435_761) % 120);
+        let weight = |i: usize| Weight(30_000 * (1 + (i as u64).wrapping_mul(2_654_435_761) % 120));
         let names: Vec<Arc<str>> = (0..setup.partitions).map(|i| Arc::from(format!("tool:{i}"))).collect();
         let partitions = names.iter().enumerate().map(|(i, name)| (name.clone(), weight(i))).collect();
         let numbers = names.iter().enumerate().map(|(i, name)| (name.clone(), i as u32)).collect();
@@ -232,7 +234,7 @@ impl World {
             now: Time::ZERO,
             queue: EventQueue::new(),
             broker: Broker::default(),
-            log: Log::new(1, setup.retention),
+            log: Log::new(LogId(1), setup.retention),
             store: Store::new(rules),
             store_down_until: Time::ZERO,
             agent_down_until: Time::ZERO,
@@ -286,7 +288,7 @@ impl World {
     pub fn note(&mut self, what: impl FnOnce() -> String) {
         let now = self.now;
         if let Some(trace) = &mut self.trace {
-            trace.push(format!("{:>12.6} {}", now.as_secs_f64(), what()));
+            trace.push(format!("{:>12.6} {}", now.since_origin().as_secs_f64(), what()));
         }
     }
 
@@ -399,7 +401,7 @@ impl World {
             SimEvent::TermOver(revision) => self.term_over(revision),
             SimEvent::Rows(results) => self.store_rows(&results),
             SimEvent::Planned(made, planned) => {
-                if made > self.actions_dropped_until || self.actions_dropped_until.is_zero() {
+                if made > self.actions_dropped_until || self.actions_dropped_until == Time::ZERO {
                     self.carry_out_plan(planned);
                 }
             }
@@ -431,9 +433,10 @@ impl World {
         }
         self.events += 1;
         let target = &mut self.processes[process.index()];
-        self.hash = fold(self.hash, &[now.as_micros() as u64, u64::from(process.0), shape(&event)]);
+        self.hash =
+            fold(self.hash, &[now.since_origin().as_micros() as u64, u64::from(process.0), shape(&event)]);
         if let Some(trace) = &mut self.trace {
-            trace.push(format!("{:>12.6} {process} <- {event:?}", now.as_secs_f64()));
+            trace.push(format!("{:>12.6} {process} <- {event:?}", now.since_origin().as_secs_f64()));
         }
         let mut effects = Vec::new();
         target.worker.handle(target.clock(now), event, &mut effects);
@@ -465,7 +468,7 @@ impl World {
             }
             self.note_cursor_write(process, &effect);
             if let Some(trace) = &mut self.trace {
-                trace.push(format!("{:>12.6} {process} -> {effect:?}", now.as_secs_f64()));
+                trace.push(format!("{:>12.6} {process} -> {effect:?}", now.since_origin().as_secs_f64()));
             }
             self.carry_out(process, effect);
         }
@@ -611,7 +614,8 @@ impl World {
 
     fn micros(&self) -> u64 {
         // The broker's clock has nothing to do with anybody else's.
-        (1_700_000_000_000_000 + self.now.as_micros() as u64).saturating_add_signed(self.broker_offset)
+        (1_700_000_000_000_000 + self.now.since_origin().as_micros() as u64)
+            .saturating_add_signed(self.broker_offset)
     }
 
     fn later(&mut self, delay: Duration, happening: SimEvent) {

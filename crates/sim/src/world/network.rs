@@ -293,7 +293,7 @@ impl World {
 
     pub(super) fn note_publication(&mut self, map: &AssignmentMap) {
         self.published.push(Publication {
-            second: self.now.as_secs(),
+            second: self.now.since_origin().as_secs(),
             version: map.version.0,
             lifecycle: map.lifecycle.name(),
             workers: map.workers.len(),

@@ -18,7 +18,12 @@ impl World {
 
     /// Publishes a message again, as a person does who has mended what was wrong: under an id that no other message has.
     pub fn replay(&mut self, partition: u32, number: u64) {
-        self.append(partition, u64::MAX - self.now.as_micros() as u64, number, MessageKind::Good);
+        self.append(
+            partition,
+            u64::MAX - self.now.since_origin().as_micros() as u64,
+            number,
+            MessageKind::Good,
+        );
     }
 
     /// No more messages are published.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use phalanx_cluster_core::types::Time;
 use phalanx_cluster_core::{Config, ProtocolRule, WorkerState};
 use phalanx_sim::{ProcessId, Setup, World};
 
@@ -14,6 +15,16 @@ pub fn s(seconds: u64) -> Duration {
 
 pub fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
+}
+
+/// The moment that many seconds after the beginning.
+pub fn at(seconds: u64) -> Time {
+    Time::from_secs(seconds)
+}
+
+/// The moment that many milliseconds after the beginning.
+pub fn at_ms(milliseconds: u64) -> Time {
+    Time::from_millis(milliseconds)
 }
 
 /// Lets time pass.
@@ -36,11 +47,11 @@ pub fn fleet_with(config: Config, workers: u32) -> (World, Vec<ProcessId>) {
     let mut world = World::new(Setup { config, partitions: 300, ..Setup::default() });
     // Their heartbeats are spread over the interval, as in life.
     let start = |world: &mut World, turn: u32| {
-        world.run_until(ms(u64::from(turn) * 370));
+        world.run_until(at_ms(u64::from(turn) * 370));
         world.start()
     };
     let processes = (0..workers).map(|turn| start(&mut world, turn)).collect();
-    world.run_until(s(60));
+    world.run_until(at(60));
     assert!(world.all_show(WorkerState::Stable), "calm after a minute");
     world.forget_publications();
     (world, processes)
@@ -94,7 +105,7 @@ pub fn plant_with(config: Config) -> World {
 pub fn calm(workers: u32, fleet_size: Option<u32>) -> (World, Vec<ProcessId>) {
     let mut world = plant(fleet_size);
     let processes = start(&mut world, workers);
-    world.run_until(s(60));
+    world.run_until(at(60));
     assert!(world.all_show(WorkerState::Stable), "calm after a minute");
     world.forget_publications();
     (world, processes)

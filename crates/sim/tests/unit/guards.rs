@@ -1,7 +1,7 @@
 //! For each rule of the protocol that can be taken out, a schedule in which a promise breaks without it and holds with it.
 
 use crate::common;
-use crate::common::{broken, fleet, ms, needs, s, unless, wait};
+use crate::common::{at, at_ms, broken, fleet, ms, needs, s, unless, wait};
 use phalanx_cluster_core::types::{Key, WorkerId};
 use phalanx_cluster_core::{ProtocolRule, Purpose, WorkerState};
 use phalanx_sim::{MessageKind, ProcessId, World};
@@ -15,11 +15,11 @@ fn the_fence_counts_from_the_sending() {
         // Its heartbeats leave at even seconds and are answered 1.9 s later; then its link is cut, and its window ends
         // 5.5 s after the sending of the last heartbeat that was answered.
         world.slow_down(leader, ms(1_900));
-        world.run_until(ms(95_500));
+        world.run_until(at_ms(95_500));
         world.start();
-        world.run_until(ms(101_950));
-        world.cut(leader, s(130));
-        world.run_until(s(125));
+        world.run_until(at_ms(101_950));
+        world.cut(leader, at(130));
+        world.run_until(at(125));
         broken(&mut world)
     });
 }
@@ -28,12 +28,12 @@ fn the_fence_counts_from_the_sending() {
 fn only_heartbeats_count_for_the_fence() {
     needs(ProtocolRule::OnlyHeartbeatsProve, |without| {
         let (mut world, processes) = fleet(without, 5, None);
-        world.run_until(s(61));
+        world.run_until(at(61));
         world.start();
         // The last heartbeat of the leader that is answered leaves at second 66; its window ends at second 71.
-        world.run_until(ms(66_500));
+        world.run_until(at_ms(66_500));
         world.lose_heartbeats(processes[0]);
-        world.run_until(s(90));
+        world.run_until(at(90));
         broken(&mut world)
     });
 }
@@ -43,11 +43,11 @@ fn the_fence_is_left_in_order() {
     needs(ProtocolRule::FenceExitOrder, |without| {
         let (mut world, processes) = fleet(without, 5, Some(5));
         world.start();
-        world.run_until(s(65));
+        world.run_until(at(65));
         // Cut off for twenty seconds, it is answered again before it is shown what happened meanwhile.
         world.delay_watch(processes[3], s(5));
-        world.cut(processes[3], s(85));
-        world.run_until(s(120));
+        world.cut(processes[3], at(85));
+        world.run_until(at(120));
         broken(&mut world)
     });
 }
@@ -57,11 +57,11 @@ fn silence_is_counted_only_while_the_broker_works() {
     needs(ProtocolRule::HealthyClock, |without| {
         let (mut world, processes) = fleet(without, 5, Some(5));
         world.start();
-        world.run_until(s(65));
+        world.run_until(at(65));
         // The broker is away for forty seconds, and one worker finds it again a little later than the others.
-        world.cut_all(s(105));
-        world.cut(processes[3], ms(107_500));
-        world.run_until(s(160));
+        world.cut_all(at(105));
+        world.cut(processes[3], at_ms(107_500));
+        world.run_until(at(160));
         let mut found = broken(&mut world);
         found.extend(unless(world.publications().is_empty(), "14: an outage made a new version"));
         found.extend(unless(
@@ -77,14 +77,14 @@ fn free_ids_of_the_map_come_first() {
     needs(ProtocolRule::MapIdsFirst, |without| {
         let (mut world, processes) = fleet(without, 10, Some(10));
         world.kill(processes[3]);
-        world.run_until(s(100));
+        world.run_until(at(100));
         world.lose(&Key::Claim(WorkerId(3)));
-        world.run_until(s(110));
+        world.run_until(at(110));
         world.forget_publications();
         world.terminate(processes[7]);
-        world.run_until(s(115));
+        world.run_until(at(115));
         let successor = world.start();
-        world.run_until(s(120));
+        world.run_until(at(120));
         unless(
             world.worker(successor).incarnation().is_some_and(|holder| holder.id == WorkerId(7)),
             "14: the successor of 7 took another id, and the partitions of 7 wait in vain",
@@ -100,14 +100,14 @@ fn the_graces_of_the_last_leader_are_inherited() {
         // who takes the id of another leaver and, half a minute later, the lead.
         world.terminate(processes[4]);
         world.terminate(processes[1]);
-        world.run_until(s(62));
+        world.run_until(at(62));
         world.lose(&Key::Heartbeat(WorkerId(4)));
         let newcomer = world.start();
-        world.run_until(s(95));
+        world.run_until(at(95));
         assert_eq!(world.holder_of(1), Some(newcomer));
-        processes[2..].iter().for_each(|&other| world.cut(other, ms(96_500)));
+        processes[2..].iter().for_each(|&other| world.cut(other, at_ms(96_500)));
         world.terminate(processes[0]);
-        world.run_until(s(104));
+        world.run_until(at(104));
         assert_eq!(world.leader(), Some(newcomer));
         unless(world.publications().is_empty(), "14: a leaver was called crashed in the middle of its grace")
     });
@@ -119,9 +119,9 @@ fn a_grace_counts_from_the_leavers_own_farewell() {
         let (mut world, processes) = fleet(without, 10, Some(10));
         // One leaves for good; another leaves half a minute later, and its successor comes when its grace is not over.
         world.terminate(processes[4]);
-        world.run_until(s(90));
+        world.run_until(at(90));
         world.terminate(processes[6]);
-        world.run_until(s(118));
+        world.run_until(at(118));
         let kept = world.map().is_some_and(|map| map.workers.contains(&WorkerId(6)));
         unless(kept, "14: a leaver's partitions were given away in the middle of its grace")
     });
@@ -132,7 +132,7 @@ fn every_worker_times_heartbeats_itself() {
     needs(ProtocolRule::EveryWorkerTimes, |without| {
         let (mut world, processes) = fleet(without, 10, None);
         world.kill(processes[0]);
-        world.run_until(s(67));
+        world.run_until(at(67));
         unless(
             world.publications().len() == 1,
             "13: the dead leader's partitions were not given away within 7 s",
@@ -145,14 +145,14 @@ fn missing_is_not_crashed() {
     needs(ProtocolRule::MissingIsNotCrashed, |without| {
         let (mut world, processes) = fleet(without, 20, None);
         processes.into_iter().for_each(|process| world.terminate(process));
-        world.run_until(s(100));
+        world.run_until(at(100));
         // What they said last has expired by now.
         (0..20).for_each(|id| world.lose(&Key::Heartbeat(WorkerId(id))));
         for start in 0..20 {
-            world.run_until(s(100 + start));
+            world.run_until(at(100 + start));
             world.start();
         }
-        world.run_until(s(160));
+        world.run_until(at(160));
         unless(world.publications().is_empty(), "14: the same twenty came back, and a new version was made")
     });
 }
@@ -162,11 +162,11 @@ fn retained_values_are_no_sign_of_life() {
     needs(ProtocolRule::RetainedIsNotAlive, |without| {
         let (mut world, processes) = fleet(without, 30, None);
         processes.into_iter().for_each(|process| world.kill(process));
-        world.run_until(s(75));
+        world.run_until(at(75));
         (0..30).for_each(|_| {
             world.start();
         });
-        world.run_until(s(160));
+        world.run_until(at(160));
         let versions = world.publications().len();
         unless(versions <= 1, &format!("14: a restart made {versions} versions"))
     });
@@ -179,14 +179,15 @@ fn an_emergency_is_evened_out() {
         (0..3).for_each(|_| {
             world.start();
         });
-        world.run_until(s(62));
+        world.run_until(at(62));
         world.kill(processes[4]);
-        world.run_until(s(120));
+        world.run_until(at(120));
         let map = world.worker(processes[0]).map().expect("a map").clone();
         let load = |id: WorkerId| {
-            map.assignments.values().filter(|a| a.owner == id).map(|a| a.weight).sum::<u64>() as f64
+            map.assignments.values().filter(|a| a.owner == id).map(|a| a.weight.0).sum::<u64>() as f64
         };
-        let mean = map.assignments.values().map(|a| a.weight).sum::<u64>() as f64 / map.workers.len() as f64;
+        let mean =
+            map.assignments.values().map(|a| a.weight.0).sum::<u64>() as f64 / map.workers.len() as f64;
         let balanced = map.workers.iter().all(|&id| (load(id) - mean).abs() <= 0.2 * mean);
         unless(balanced, "16: the loads stay outside the threshold")
     });
@@ -200,7 +201,7 @@ fn a_version_is_above_every_version_seen() {
             world.publish(partition, MessageKind::Good);
         });
         world.start();
-        world.run_until(s(100));
+        world.run_until(at(100));
         (0..300).for_each(|partition| {
             world.publish(partition, MessageKind::Good);
         });
@@ -228,12 +229,12 @@ fn a_new_leader_touches_the_map_first() {
         let (mut world, processes) = fleet(without, 5, None);
         world.start();
         // The leader's window ends just after its link is cut; what it then writes lands when the link is back.
-        world.run_until(ms(69_900));
-        world.cut(processes[0], ms(77_700));
+        world.run_until(at_ms(69_900));
+        world.cut(processes[0], at_ms(77_700));
         // Its successor stalls after it has read the map and before it publishes.
-        world.run_until(s(72));
+        world.run_until(at(72));
         while world.leader().is_none_or(|leader| leader == processes[0]) {
-            assert!(world.now() < s(77), "nobody took over");
+            assert!(world.now() < at(77), "nobody took over");
             let next = world.now() + ms(1);
             world.run_until(next);
         }
@@ -241,9 +242,9 @@ fn a_new_leader_touches_the_map_first() {
         let next = world.now() + ms(3);
         world.run_until(next);
         world.stop(successor);
-        world.run_until(s(82));
+        world.run_until(at(82));
         world.resume(successor);
-        world.run_until(s(120));
+        world.run_until(at(120));
         broken(&mut world)
     });
 }
@@ -293,9 +294,9 @@ fn the_claim_is_read_before_the_heartbeat_and_then_freed() {
         // is back after the leader has read that it is silent, and before it has read its claim.
         world.slow_down(leader, ms(400));
         world.delay_watch(leader, ms(900));
-        world.run_until(s(75));
-        world.cut(processes[3], ms(80_150));
-        world.run_until(s(110));
+        world.run_until(at(75));
+        world.cut(processes[3], at_ms(80_150));
+        world.run_until(at(110));
         unless(world.holder_of(3) == Some(processes[3]), "11: a worker that had proved itself lost its id")
     });
 }
@@ -305,12 +306,12 @@ fn claims_do_not_expire_while_the_broker_is_away() {
     needs(ProtocolRule::NoShortTtl, |without| {
         let (mut world, processes) = fleet(without, 5, Some(5));
         world.start();
-        world.run_until(s(65));
-        world.cut_all(s(105));
+        world.run_until(at(65));
+        world.cut_all(at(105));
         for &process in &processes {
-            world.cut(process, ms(105_010));
+            world.cut(process, at_ms(105_010));
         }
-        world.run_until(s(160));
+        world.run_until(at(160));
         let kept = (0..5).all(|id| world.holder_of(id) == Some(processes[id as usize]));
         unless(kept, "11: a live worker lost its id to a standby")
     });
@@ -327,7 +328,7 @@ fn a_standby_is_ready() {
     needs(ProtocolRule::StandbyIsReady, |without| {
         // Surge 1, unavailable 0: an old pod is stopped only when a new one is ready.
         let (mut world, mut old) = fleet(None, 5, Some(5));
-        while !old.is_empty() && world.now() < s(200) {
+        while !old.is_empty() && world.now() < at(200) {
             let new = world.start();
             let ready = |world: &World| is_ready(world, new, without.is_none());
             if world.run_while(s(20), |world| !ready(world)) {

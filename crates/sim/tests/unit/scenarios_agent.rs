@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Rollout, maps, ms, owned, plant_with, s, settle, start, wait};
+use crate::common::{Rollout, at, maps, ms, owned, plant_with, s, settle, start, wait};
 use phalanx_cluster_core::{Config, LeaseExpiry, WorkerState};
 use phalanx_sim::{ProcessId, World};
 
@@ -13,7 +13,7 @@ fn calm(workers: u32, fleet_size: Option<u32>) -> (World, Vec<ProcessId>) {
     let mut world =
         plant_with(Config { fleet_size, lease_expiry: LeaseExpiry::AfterTerm(TERM), ..Config::default() });
     let processes = start(&mut world, workers);
-    world.run_until(s(60));
+    world.run_until(at(60));
     assert!(world.all_show(WorkerState::Stable), "calm after a minute");
     world.forget_publications();
     (world, processes)
@@ -45,7 +45,7 @@ fn a_crash_of_the_leader_costs_its_lease_and_a_second() {
     let lost: Vec<u32> = world.partitions_of(world.worker(leader).incarnation().unwrap().id.0);
     let taken = world.run_while(TERM + s(1), |world| lost.iter().any(|&lost| world.owner_of(lost).is_none()));
     assert!(taken, "not within {:?}", world.now() - began);
-    world.run_until(s(140));
+    world.run_until(at(140));
     let moved: Vec<usize> = maps(&world).iter().map(|map| map.4).collect();
     assert_eq!(moved, [orphans]);
     settle(world);
@@ -57,7 +57,7 @@ fn a_crash_of_a_follower_costs_what_it_always_does() {
     let (mut world, processes) = calm(30, None);
     let orphans = owned(&world, &processes[11..12]);
     world.kill(processes[11]);
-    world.run_until(s(120));
+    world.run_until(at(120));
     assert_eq!(maps(&world), [(64, 2, "stable", 29, orphans)]);
     settle(world);
 }
@@ -89,7 +89,7 @@ fn a_leader_that_is_cut_off_from_everything_is_a_crash_like_any_other() {
     wait_with_one_leader_at_most(&mut world, s(39));
     let moved: Vec<usize> = maps(&world).iter().map(|map| map.4).collect();
     assert_eq!(moved, [orphans]);
-    world.run_until(s(200));
+    world.run_until(at(200));
     settle(world);
 }
 
@@ -109,9 +109,9 @@ fn a_fail_over_of_the_agent_inside_a_window_changes_nothing() {
     let (mut world, _) = calm(30, None);
     let leader = world.leader();
     world.start();
-    world.run_until(s(64));
-    world.agent_fails_over(s(66));
-    world.run_until(s(140));
+    world.run_until(at(64));
+    world.agent_fails_over(at(66));
+    world.run_until(at(140));
     let seen: Vec<_> = maps(&world).iter().map(|map| (map.0, map.1, map.3)).collect();
     assert_eq!(seen, [(70, 2, 31)]);
     assert_eq!(world.leader(), leader);
@@ -122,11 +122,11 @@ fn a_fail_over_of_the_agent_inside_a_window_changes_nothing() {
 #[test]
 fn an_agent_that_is_away_costs_the_leader_and_no_work() {
     let (mut world, _) = calm(10, None);
-    world.agent_fails_over(s(100));
+    world.agent_fails_over(at(100));
     wait_with_one_leader_at_most(&mut world, s(20));
     assert_eq!(leaders(&world), [], "the term is over");
     assert!(world.running().all(|process| world.worker(process).owned() > 0));
-    world.run_until(s(140));
+    world.run_until(at(140));
     assert_eq!(leaders(&world).len(), 1);
     assert_eq!(maps(&world), []);
     settle(world);

@@ -1,7 +1,7 @@
 //! Crashes, pauses and partitions, to the second, with messages flowing.
 
 use crate::common;
-use crate::common::{Map, calm, maps, ms, owned, s, settle, start, wait};
+use crate::common::{Map, at, calm, maps, ms, owned, s, settle, start, wait};
 use phalanx_cluster_core::WorkerState;
 use phalanx_sim::World;
 
@@ -20,7 +20,7 @@ fn a_crash_of_one_moves_its_partitions_only() {
         let moved = after[name].owner != assignment.owner;
         assert_eq!(moved, assignment.owner.0 == 11, "{name}");
     }
-    world.run_until(s(120));
+    world.run_until(at(120));
     assert_eq!(maps(&world), [(64, 2, "stable", 29, orphans.len())]);
     settle(world);
 }
@@ -30,7 +30,7 @@ fn a_crash_of_three_at_once() {
     let (mut world, processes) = calm(30, None);
     let orphans = owned(&world, &processes[5..8]);
     processes[5..8].iter().for_each(|&process| world.kill(process));
-    world.run_until(s(140));
+    world.run_until(at(140));
     // The first whose silence is confirmed does not wait for the others.
     assert_eq!(maps(&world), [(64, 2, "stable", 29, 11), (64, 3, "stable", 27, 19)]);
     assert_eq!(orphans, 11 + 19, "orphans only");
@@ -43,7 +43,7 @@ fn a_crash_of_the_leader() {
     let leader = world.leader().unwrap();
     let orphans = owned(&world, &[leader]);
     world.kill(leader);
-    world.run_until(s(140));
+    world.run_until(at(140));
     assert_eq!(maps(&world), [(64, 2, "stable", 29, orphans)]);
     settle(world);
 }
@@ -56,7 +56,7 @@ fn a_crash_of_the_leader_and_a_worker_together() {
     let orphans = owned(&world, &[leader, other]);
     world.kill(leader);
     world.kill(other);
-    world.run_until(s(140));
+    world.run_until(at(140));
     assert_eq!(maps(&world), [(64, 2, "stable", 29, 10), (64, 3, "stable", 28, 14)]);
     assert_eq!(orphans, 10 + 14, "orphans only");
     settle(world);
@@ -66,11 +66,11 @@ fn a_crash_of_the_leader_and_a_worker_together() {
 fn a_crash_of_the_leader_inside_a_window_is_one_emergency_with_the_join() {
     let (mut world, _) = calm(30, None);
     world.start();
-    world.run_until(s(65));
+    world.run_until(at(65));
     let leader = world.leader().unwrap();
     let orphans = owned(&world, &[leader]);
     world.kill(leader);
-    world.run_until(s(140));
+    world.run_until(at(140));
     assert_eq!(maps(&world), [(70, 2, "stable", 30, orphans)]);
     settle(world);
 }
@@ -82,10 +82,10 @@ fn a_crash_of_the_leader_after_computing_and_before_publishing() {
     let outcome = |effects: u32| -> Vec<Map> {
         let (mut world, _) = calm(30, None);
         world.start();
-        world.run_until(s(70) - ms(1));
+        world.run_until(at(70) - ms(1));
         let leader = world.leader().unwrap();
         world.kill_after_effects(leader, effects);
-        world.run_until(s(140));
+        world.run_until(at(140));
         assert!(!world.is_alive(leader));
         let maps = maps(&world);
         settle(world);
@@ -110,12 +110,12 @@ fn a_crash_of_the_leader_after_computing_and_before_publishing() {
 fn a_crash_with_a_hot_standby_moves_nothing() {
     let (mut world, processes) = calm(30, Some(30));
     let standby = world.start();
-    world.run_until(s(70));
+    world.run_until(at(70));
     assert!(world.worker(standby).is_standby());
     world.kill(processes[4]);
-    world.run_until(s(77));
+    world.run_until(at(77));
     assert_eq!(world.worker(standby).incarnation().unwrap().id.0, 4);
-    world.run_until(s(140));
+    world.run_until(at(140));
     assert_eq!(maps(&world), []);
     settle(world);
 }
@@ -124,10 +124,10 @@ fn a_crash_with_a_hot_standby_moves_nothing() {
 fn a_crash_of_the_leader_with_a_hot_standby_moves_nothing() {
     let (mut world, _) = calm(30, Some(30));
     world.start();
-    world.run_until(s(70));
+    world.run_until(at(70));
     let leader = world.leader().unwrap();
     world.kill(leader);
-    world.run_until(s(140));
+    world.run_until(at(140));
     assert_eq!(maps(&world), []);
     settle(world);
 }
@@ -148,7 +148,7 @@ fn a_worker_paused_for_up_to_twenty_seconds_wakes_at_each_point() {
             pause > ms(2_500),
             "woken after {pause:?}"
         );
-        world.run_until(s(140));
+        world.run_until(at(140));
         // From six seconds after its last heartbeat, at 58, it is dead to the others; awake again it is a join.
         let expected = if pause < ms(4_500) {
             Vec::new()
@@ -187,12 +187,12 @@ fn a_leader_cut_off_while_its_lease_expires_is_replaced_and_comes_back_as_a_foll
     let (mut world, _) = calm(10, None);
     let leader = world.leader().unwrap();
     let orphans = owned(&world, &[leader]);
-    world.cut(leader, s(80));
-    world.run_until(s(75));
+    world.cut(leader, at(80));
+    world.run_until(at(75));
     assert_eq!(world.worker(leader).state(), WorkerState::Degraded);
     let next = world.leader().unwrap();
     assert_ne!(next, leader);
-    world.run_until(s(140));
+    world.run_until(at(140));
     assert_eq!(world.leader(), Some(next));
     assert_eq!(maps(&world), [(64, 2, "stable", 9, orphans), (90, 3, "stable", 10, 30)]);
     settle(world);
@@ -203,13 +203,13 @@ fn a_leader_cut_off_while_its_lease_expires_is_replaced_and_comes_back_as_a_foll
 fn a_storm_of_conflicts_delays_a_map_and_loses_none() {
     let (mut world, _) = calm(10, None);
     world.start();
-    world.run_until(s(70) - ms(5));
+    world.run_until(at(70) - ms(5));
     // Somebody else swaps the map every millisecond.
     for turn in 0..40 {
         world.reassign(turn, turn % 10);
         wait(&mut world, ms(1));
     }
-    world.run_until(s(140));
+    world.run_until(at(140));
     // Forty versions of theirs, each above the last, and then the leader's.
     assert_eq!(maps(&world), [(70, 42, "stable", 11, 26)]);
     settle(world);
@@ -219,10 +219,10 @@ fn a_storm_of_conflicts_delays_a_map_and_loses_none() {
 fn a_broker_away_for_sixty_seconds_condemns_nobody() {
     for size in [None, Some(30)] {
         let (mut world, processes) = calm(30, size);
-        world.cut_all(s(120));
-        world.run_until(s(119));
+        world.cut_all(at(120));
+        world.run_until(at(119));
         assert!(processes.iter().all(|&process| world.worker(process).state() == WorkerState::Degraded));
-        world.run_until(s(200));
+        world.run_until(at(200));
         assert_eq!(maps(&world), []);
         assert!(processes.iter().enumerate().all(|(id, &p)| world.holder_of(id as u32) == Some(p)));
         settle(world);
@@ -241,13 +241,13 @@ fn skewed(seed: u64) -> World {
 fn clocks_an_hour_off_and_drifting_change_nothing() {
     for seed in 1..=5 {
         let mut world = skewed(seed);
-        world.run_until(s(100));
+        world.run_until(at(100));
         start(&mut world, 2);
-        world.run_until(s(200));
+        world.run_until(at(200));
         let victim = world.holder_of(7).unwrap();
         let orphans = owned(&world, &[victim]);
         world.kill(victim);
-        world.run_until(s(260));
+        world.run_until(at(260));
         let crash = maps(&world).last().map_or(0, |map| map.0);
         assert!((204..=206).contains(&crash), "three intervals after the last heartbeat");
         let (joins, dead) = ((110, 2, "stable", 32, 27), (crash, 3, "stable", 31, orphans));

@@ -1,6 +1,6 @@
 //! What becomes of a message: committed, tried again, or put aside with its reason.
 
-use crate::common::{broken, maps, s, start, wait};
+use crate::common::{at, broken, maps, s, start, wait};
 use phalanx_cluster_core::Config;
 use phalanx_sim::{MessageKind, Setup, World};
 
@@ -9,7 +9,7 @@ use phalanx_sim::{MessageKind, Setup, World};
 fn a_message_is_committed_tried_again_or_dead_lettered() {
     let mut world = World::new(Setup { config: Config::default(), partitions: 12, ..Setup::default() });
     start(&mut world, 3);
-    world.run_until(s(60));
+    world.run_until(at(60));
     for (partition, kind) in [
         MessageKind::Good,
         MessageKind::Flaky(1),

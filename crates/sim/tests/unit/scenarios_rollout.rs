@@ -1,7 +1,7 @@
 //! Rolling updates and scaling, to the second, with messages flowing.
 
 use crate::common;
-use crate::common::{Rollout, calm, is_ready, maps, ms, owned, s, settle, start, wait};
+use crate::common::{Rollout, at, calm, is_ready, maps, ms, owned, s, settle, start, wait};
 use phalanx_cluster_core::types::{Key, Value};
 use phalanx_sim::{MessageKind, World};
 
@@ -44,12 +44,12 @@ fn a_rolling_update_with_surge_and_unavailable_moves_nothing() {
 fn a_leader_that_leaves_in_the_middle_of_the_grace_of_another_moves_nothing() {
     let (mut world, processes) = calm(30, Some(30));
     world.terminate(processes[17]);
-    world.run_until(s(80));
+    world.run_until(at(80));
     let leader = world.leader().unwrap();
     world.terminate(leader);
-    world.run_until(s(100));
+    world.run_until(at(100));
     start(&mut world, 2);
-    world.run_until(s(180));
+    world.run_until(at(180));
     assert_eq!(maps(&world), []);
     settle(world);
 }
@@ -58,13 +58,13 @@ fn a_leader_that_leaves_in_the_middle_of_the_grace_of_another_moves_nothing() {
 fn the_grace_is_counted_from_the_farewell_whoever_leads() {
     let (mut world, processes) = calm(30, Some(30));
     world.terminate(processes[17]);
-    world.run_until(s(80));
+    world.run_until(at(80));
     let leader = world.leader().unwrap();
     world.terminate(leader);
-    world.run_until(s(100));
+    world.run_until(at(100));
     // The leader comes back, the other does not: 60 s + 45 s of grace + 10 s of window.
     world.start();
-    world.run_until(s(180));
+    world.run_until(at(180));
     assert_eq!(maps(&world), [(115, 2, "stable", 29, 12)]);
     settle(world);
 }
@@ -85,9 +85,9 @@ fn a_rolling_update_without_a_fleet_size_moves_partitions_window_by_window() {
 fn a_leave_within_its_grace_moves_nothing_where_the_fleet_size_is_set() {
     let (mut world, processes) = calm(10, Some(10));
     world.terminate(processes[4]);
-    world.run_until(s(80));
+    world.run_until(at(80));
     let successor = world.start();
-    world.run_until(s(160));
+    world.run_until(at(160));
     assert_eq!(world.worker(successor).incarnation().unwrap().id.0, 4);
     assert_eq!(maps(&world), []);
     settle(world);
@@ -98,7 +98,7 @@ fn a_leave_without_a_successor_is_planned_away_after_its_grace() {
     let (mut world, processes) = calm(10, Some(10));
     let had = owned(&world, &processes[4..5]);
     world.terminate(processes[4]);
-    world.run_until(s(200));
+    world.run_until(at(200));
     // 60 s + 45 s of grace + 10 s of window.
     assert_eq!(maps(&world), [(115, 2, "stable", 9, had)]);
     settle(world);
@@ -109,7 +109,7 @@ fn a_leave_without_a_fleet_size_is_a_planned_scale_down() {
     let (mut world, processes) = calm(10, None);
     let had = owned(&world, &processes[4..5]);
     world.terminate(processes[4]);
-    world.run_until(s(120));
+    world.run_until(at(120));
     assert_eq!(maps(&world), [(70, 2, "stable", 9, had)]);
     settle(world);
 }
@@ -118,10 +118,10 @@ fn a_leave_without_a_fleet_size_is_a_planned_scale_down() {
 fn scale_from_30_to_45_and_back_to_30() {
     let (mut world, _) = calm(30, None);
     let added = start(&mut world, 15);
-    world.run_until(s(120));
+    world.run_until(at(120));
     let had = owned(&world, &added);
     added.into_iter().for_each(|process| world.terminate(process));
-    world.run_until(s(180));
+    world.run_until(at(180));
     assert_eq!(maps(&world), [(70, 2, "stable", 45, 101), (130, 3, "stable", 30, had)]);
     settle(world);
 }
@@ -130,11 +130,11 @@ fn scale_from_30_to_45_and_back_to_30() {
 fn a_commanded_scale_from_30_to_45_waits_for_all_and_back_for_nobody() {
     let (mut world, _) = calm(30, Some(30));
     world.command(&Key::FleetSize, Value::FleetSize(45));
-    world.run_until(s(65));
+    world.run_until(at(65));
     start(&mut world, 15);
-    world.run_until(s(100));
+    world.run_until(at(100));
     world.command(&Key::FleetSize, Value::FleetSize(30));
-    world.run_until(s(160));
+    world.run_until(at(160));
     assert_eq!(maps(&world), [(65, 2, "stable", 45, 101), (100, 3, "stable", 30, 101)]);
     assert_eq!(world.running().filter(|&pod| world.worker(pod).is_standby()).count(), 15);
     settle(world);
@@ -144,14 +144,14 @@ fn a_commanded_scale_from_30_to_45_waits_for_all_and_back_for_nobody() {
 fn a_scale_down_that_stops_arbitrary_pods_makes_one_map_and_fills_the_holes() {
     let (mut world, processes) = calm(8, Some(8));
     world.command(&Key::FleetSize, Value::FleetSize(5));
-    world.run_until(s(62));
+    world.run_until(at(62));
     // Three hold ids beyond the new size: they hand over and stand by.
     assert_eq!(processes[5..].iter().filter(|&&p| world.worker(p).is_standby()).count(), 3);
     // The pods that are stopped are not theirs: they take the ids that come free, and nothing moves.
     for &stopped in &processes[1..4] {
         world.terminate(stopped);
     }
-    world.run_until(s(180));
+    world.run_until(at(180));
     assert_eq!(maps(&world), [(60, 2, "stable", 5, 99)]);
     assert_eq!((0..5).filter(|&id| world.holder_of(id).is_some()).count(), 5);
     settle(world);
@@ -161,7 +161,7 @@ fn a_scale_down_that_stops_arbitrary_pods_makes_one_map_and_fills_the_holes() {
 fn a_complete_fleet_does_not_wait_for_the_window_of_a_cold_start() {
     let mut world = common::plant(Some(5));
     start(&mut world, 5);
-    world.run_until(s(20));
+    world.run_until(at(20));
     assert_eq!(maps(&world), [(0, 1, "post_cold_start", 5, 0)]);
     assert!(world.running().all(|pod| is_ready(&world, pod)));
     settle(world);

@@ -3,6 +3,7 @@
 use super::samples::{at, chamber, chart, position, results, with_point};
 use crate::record::{Alarm, Chamber, Flags, Limits, Mark, Metadata, Outcome, Results, UChart};
 use crate::store::{ChartStore, StoreError};
+use phalanx_cluster::core::types::Sequence;
 
 async fn write(store: &dyn ChartStore, results: &Results) {
     store.write(results).await.expect("written");
@@ -149,7 +150,7 @@ pub async fn the_newest_state_is_that_of_the_highest_position(store: &dyn ChartS
     assert_eq!(newest.mark.position, position(9));
     let mut anew = results(&chamber, 10, 1);
     anew.mark.position.generation += 1;
-    anew.mark.position.sequence = 1;
+    anew.mark.position.sequence = Sequence(1);
     (anew.state.mark, anew.context.position) = (anew.mark, anew.mark.position);
     write(store, &anew).await;
     assert_eq!(store.newest_state(&chamber).await.expect("an answer"), Some(anew.state));

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use phalanx_cluster::core::Position;
+use phalanx_cluster::core::types::Sequence;
 
 use crate::record::{
     Alarm, AlarmState, Chamber, Context, Flags, Limits, Mark, Outcome, Past, Results, Severity, StateRow,
@@ -26,7 +27,7 @@ pub(super) fn at(seconds: i64) -> Timestamp {
 }
 
 pub(super) fn position(sequence: u64) -> Position {
-    Position { generation: 1_700_000_000_000_000, sequence }
+    Position { generation: 1_700_000_000_000_000, sequence: Sequence(sequence) }
 }
 
 /// The message of that number and an attempt at it. Stamps are near each other, as of messages that came together.
