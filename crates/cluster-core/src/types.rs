@@ -104,7 +104,7 @@ pub(super) fn next_number(number: u64, what: &str) -> u64 {
     next
 }
 
-/// The weight of a partition: its cost for the owner, or a sum of such costs.
+/// The weight of a partition: its cost for the owner, or a sum of such costs. Weights come from outside, so sums saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(pub u64);
 
@@ -112,8 +112,7 @@ impl Add for Weight {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        let Some(sum) = self.0.checked_add(other.0) else { panic!("the sum of two weights is too large") };
-        Self(sum)
+        Self(self.0.saturating_add(other.0))
     }
 }
 

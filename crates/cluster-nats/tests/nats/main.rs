@@ -6,5 +6,6 @@ mod common;
 
 mod auth;
 mod conformance;
+mod groups;
 mod outage;
 mod settings;
