@@ -7,4 +7,5 @@ mod election_set;
 mod util;
 
 mod election_fleet;
+mod groups;
 mod variables;

@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 /// A defender at NATS whose charts lie in a folder of its own, on purpose.
-fn start(ground: &Ground, name: &str, settings: &[(&str, &str)]) -> Member {
+pub(crate) fn start(ground: &Ground, name: &str, settings: &[(&str, &str)]) -> Member {
     let mut command = ground.phalanx();
     command.args(["defender", "--http-addr", "127.0.0.1:0", "--strategy-file", &strategy(), "--data-dir"]);
     command.arg(ground.folder.path().join(name)).env_remove("CASSANDRA_HOSTS").env("API_TOKEN", "t");
@@ -26,7 +26,7 @@ fn start(ground: &Ground, name: &str, settings: &[(&str, &str)]) -> Member {
     ground.start(name, command)
 }
 
-fn ground(server: &Server) -> Ground {
+pub(crate) fn ground(server: &Server) -> Ground {
     let folder = tempfile::tempdir().unwrap();
     Ground { nats: server.url(), replicas: 1, cassandra: String::new(), keyspace: String::new(), folder }
 }
@@ -37,10 +37,17 @@ fn metric(member: &Member, series: &str) -> f64 {
 }
 
 /// Chambers of one tool that weigh this, given to the store of that defender before it starts.
-fn list(ground: &Ground, name: &str, weights: &[u64]) {
+pub(crate) fn list(ground: &Ground, name: &str, weights: &[u64]) {
+    let chambers: Vec<(String, u64)> =
+        weights.iter().enumerate().map(|(n, weight)| (n.to_string(), *weight)).collect();
+    list_named(ground, name, &chambers);
+}
+
+/// The same for chambers with names.
+pub(crate) fn list_named(ground: &Ground, name: &str, chambers: &[(String, u64)]) {
     let folder = ground.folder.path().join(name);
     std::fs::create_dir_all(&folder).unwrap();
-    let lines = weights.iter().enumerate().map(|(n, weight)| format!("etch-01,{n},{weight},1,1\n"));
+    let lines = chambers.iter().map(|(chamber, weight)| format!("etch-01,{chamber},{weight},1,1\n"));
     let head = "tool_id,chamber_id,svid_count,collection_freq_hz,context_duration_seconds\n".to_owned();
     let file = folder.join("chambers.csv");
     std::fs::write(&file, std::iter::once(head).chain(lines).collect::<String>()).unwrap();

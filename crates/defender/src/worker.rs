@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use phalanx_cluster::backend::{Backend, Election, LogConfig, StoreConfig};
+use phalanx_cluster::backend::{Backend, Election, LogConfig, StoreConfig, StoreKind};
 use phalanx_cluster::core::{Config, Position, WorkerState};
 use phalanx_cluster::{
     HookError, Hooks, OwnedPartition, Problem, StartError, SubscriptionConfig, Worker, WorkerHandle, backend,
@@ -152,6 +152,8 @@ impl Defender {
             let cache = Arc::new(Cache::new(Instant::now(), options.cache_mb)?);
             let assignments = backend.bucket(&settings.assignments).await?;
             let alarms = backend::open_log(&*backend, &options.alarms, &settings.names).await?;
+            // The worker reports which stores it adopts; this one is part of the same upgrade.
+            let _ = backend::adopt(&*backend, StoreKind::Log, &options.alarms.name, &settings.names).await;
             let notifications = backend.log(&settings.log).await?;
             let watchdog = Watchdog::default();
             let inside = Inside {

@@ -153,12 +153,7 @@ async fn check_group(backend: &dyn Backend, kind: StoreKind, name: &str, names: 
 }
 
 /// Names the group in the description of a bucket or log that names none. Returns whether it was necessary.
-pub(crate) async fn adopt(
-    backend: &dyn Backend,
-    kind: StoreKind,
-    name: &str,
-    names: &Names,
-) -> Result<bool, Error> {
+pub async fn adopt(backend: &dyn Backend, kind: StoreKind, name: &str, names: &Names) -> Result<bool, Error> {
     let description = backend.description(kind, name).await?;
     if Names::described_group(&description).is_some() {
         return Ok(false);
