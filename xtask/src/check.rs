@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
@@ -15,7 +15,7 @@ type Step = (&'static str, fn() -> Result<()>);
 
 /// Runs every check, also after one has failed, so that one run shows all there is to mend.
 pub(crate) fn check() -> Result<()> {
-    let steps: [Step; 7] = [
+    let steps: [Step; 8] = [
         ("format", || succeed(&mut cargo(&["fmt", "--all", "--check"]))),
         ("lints", || {
             succeed(&mut cargo(&[
@@ -38,6 +38,7 @@ pub(crate) fn check() -> Result<()> {
         ("dependencies", dependencies_are_used),
         ("the shipped binary", every_rule_is_kept),
         ("the pure core", core_has_no_other_dependencies),
+        ("neutral words", library_is_neutral),
     ];
     let mut failed = Vec::new();
     for (name, step) in steps {
@@ -116,6 +117,54 @@ fn core_has_no_other_dependencies() -> Result<()> {
     Ok(())
 }
 
+/// The crates that serve every application.
+const NEUTRAL: [&str; 5] = ["cluster-core", "cluster", "cluster-nats", "sim", "election"];
+/// Words that belong to one application.
+const WORDS: [&str; 6] = ["chamber", "defender", "chart", "alarm", "toolid", "tool_id"];
+
+/// The library speaks of partitions, workers and messages: no line of it contains a word of one application.
+fn library_is_neutral() -> Result<()> {
+    let mut found = Vec::new();
+    for name in NEUTRAL {
+        for path in text_files(&root().join("crates").join(name))? {
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
+            let shown = path.strip_prefix(root()).unwrap_or(&path).display();
+            let lines = text.lines().enumerate().filter(|(_, line)| !is_neutral(line));
+            found.extend(lines.map(|(number, line)| format!("{shown}:{}: {}", number + 1, line.trim())));
+        }
+    }
+    if !found.is_empty() {
+        bail!("words of one application in the library:\n  {}", found.join("\n  "));
+    }
+    Ok(())
+}
+
+fn is_neutral(line: &str) -> bool {
+    let line = line.to_lowercase();
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    let has_subject =
+        line.match_indices("dc.").any(|(at, _)| !line[..at].chars().next_back().is_some_and(is_word));
+    !has_subject && !WORDS.iter().any(|word| line.contains(word))
+}
+
+/// Returns every source file, manifest, page and list below a folder.
+fn text_files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).with_context(|| format!("could not read {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() && !path.ends_with("target") {
+            files.extend(text_files(&path)?);
+        } else if path
+            .extension()
+            .is_some_and(|kind| ["rs", "toml", "md", "txt", "proto"].iter().any(|known| kind == *known))
+        {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
 /// A dependency whose name stands in no source file of the crate is not used.
 fn dependencies_are_used() -> Result<()> {
     let metadata = output(&mut cargo(&["metadata", "--format-version=1", "--no-deps"]))?;
@@ -150,4 +199,21 @@ fn collect_source(dir: &Path, source: &mut String) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_one_application_are_found_in_any_case_and_within_names() {
+        for bad in
+            ["a Chamber", "DefenderInfo", "the chart state", "alarms", "toolId", "tool_id", "\"dc.*.*\""]
+        {
+            assert!(!is_neutral(bad), "{bad}");
+        }
+        for good in ["partition", "abcdc.rs", "_dc.x", "a worker and its messages"] {
+            assert!(is_neutral(good), "{good}");
+        }
+    }
 }
