@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{Fixture, bucket, bucket_with_ttl, create_with_retries, next, soon, unique, until};
 use crate::backend::validate::VALUE_BYTES_MAX;
-use crate::backend::{BucketConfig, Error, Kv, WatchEvent};
+use crate::backend::{BucketConfig, Error, Kv, StoreKind, WatchEvent};
 use crate::core::types::Revision;
 
 /// The shortest that every backend can do.
@@ -323,4 +323,26 @@ pub async fn a_bad_key_is_refused(fixture: &dyn Fixture) {
         assert!(matches!(result, Err(Error::Invalid { .. })), "{key:?}: {result:?}");
         assert!(bucket.get(key).await.is_err(), "{key:?}");
     }
+}
+
+/// Opening a bucket never changes its description; describing it changes nothing else.
+pub async fn the_description_of_a_bucket_is_set_once_and_changed_alone(fixture: &dyn Fixture) {
+    let backend = fixture.backend();
+    let name = unique("bucket");
+    let described = |description: Option<&str>| BucketConfig {
+        description: description.map(str::to_owned),
+        ..BucketConfig::new(&name)
+    };
+    let bucket = backend.bucket(&described(Some("first"))).await.expect("a bucket");
+    let revision = bucket.create("key", "value".into()).await.expect("a value");
+    backend.bucket(&described(Some("second"))).await.expect("the same bucket");
+    let description = async || backend.description(StoreKind::Bucket, &name).await.expect("a description");
+    assert_eq!(description().await, "first");
+    backend.describe(StoreKind::Bucket, &name, "third").await.expect("a description");
+    assert_eq!(description().await, "third");
+    let kept = bucket.get("key").await.expect("a value").expect("a value");
+    assert_eq!((kept.revision, &kept.value[..]), (revision, &b"value"[..]));
+    let plain = unique("bucket");
+    backend.bucket(&BucketConfig::new(&plain)).await.expect("a bucket");
+    assert_eq!(backend.description(StoreKind::Bucket, &plain).await.expect("none"), "");
 }

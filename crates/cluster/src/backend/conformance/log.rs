@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Fixture, log_config, open_log, soon, until};
 use crate::backend::validate::VALUE_BYTES_MAX;
-use crate::backend::{AppendCondition, Error, Log, LogConfig, Message};
+use crate::backend::{AppendCondition, BucketConfig, Error, Log, LogConfig, Message, StoreKind};
 
 fn subject(config: &LogConfig, token: &str) -> String {
     format!("{}.{token}", config.name)
@@ -231,4 +231,22 @@ pub async fn a_removed_log_is_named(fixture: &dyn Fixture) {
     assert!(matches!(&error, Error::Missing { .. }) && error.to_string().contains(&config.name), "{error:?}");
     let error = log.append(&a, "2".into(), AppendCondition::None).await.expect_err("nowhere to append");
     assert!(matches!(&error, Error::Missing { .. }), "{error:?}");
+}
+
+/// A log has a description of its own, also if a bucket has the same name; a log that is recreated has a new one.
+pub async fn the_description_of_a_log_is_its_own(fixture: &dyn Fixture) {
+    let backend = fixture.backend();
+    let config = LogConfig { description: Some("a log".to_owned()), ..log_config() };
+    let bucket = BucketConfig { description: Some("a bucket".to_owned()), ..BucketConfig::new(&config.name) };
+    backend.bucket(&bucket).await.expect("a bucket");
+    let log = open_log(fixture, &config).await;
+    let description =
+        async || backend.description(StoreKind::Log, &config.name).await.expect("a description");
+    assert_eq!(description().await, "a log");
+    backend.describe(StoreKind::Log, &config.name, "another").await.expect("a description");
+    assert_eq!(description().await, "another");
+    assert_eq!(log.info().await.expect("the log").last, 0);
+    fixture.remove_log(&config.name).await;
+    until("the log is created again", async || backend.log(&config).await.ok()).await;
+    assert_eq!(description().await, "a log");
 }

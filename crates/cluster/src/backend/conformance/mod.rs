@@ -59,6 +59,7 @@ macro_rules! backend_conformance {
             kv::a_watch_resumes_without_loss_or_repeat,
             kv::a_value_that_is_too_large_is_refused,
             kv::a_bad_key_is_refused,
+            kv::the_description_of_a_bucket_is_set_once_and_changed_alone,
             log::messages_are_read_from_a_sequence_on_it_included,
             log::the_next_message_is_found_over_gaps,
             log::a_message_id_is_taken_once_whatever_the_subject,
@@ -72,6 +73,7 @@ macro_rules! backend_conformance {
             log::a_wake_up_arrives_for_its_subject,
             log::a_log_made_anew_has_another_identity,
             log::a_removed_log_is_named,
+            log::the_description_of_a_log_is_its_own,
         }
         $crate::election_conformance! { $fixture }
     };
