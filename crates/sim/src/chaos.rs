@@ -17,7 +17,7 @@ use crate::world::{ScheduledAction, Setup, World};
 const CONVERGENCE_TIME: Duration = Duration::from_secs(65);
 /// How long what a fault leaves behind may take to come to its end: waits, roll-outs, repeated notifications.
 const FAULT_TAIL: Duration = Duration::from_secs(10);
-/// How long it may take until a message that does harm is condemned.
+/// The time until a harmful message must be dead-lettered.
 const DEAD_LETTER_TIME: Duration = Duration::from_secs(120);
 /// How long a planned restart takes: everybody else's messages must be processed by then.
 const RESTART: Duration = Duration::from_secs(5);
@@ -236,15 +236,14 @@ impl ChaosRun {
         world.run_until(end);
         let waiting = world.unresolved(&others);
         if waiting > 0 {
-            world
-                .violate(18, format!("defender-{id} restarts, and {waiting} messages of others wait for it"));
+            world.violate(18, format!("worker {id} restarts, and {waiting} messages of others wait for it"));
         }
         world.start();
         let end = world.now() + RESTART * 3;
         world.run_until(end);
         let made = world.publications().len() - versions;
         if made > 0 {
-            world.violate(14, format!("a restart of defender-{id} made {made} versions"));
+            world.violate(14, format!("a restart of worker {id} made {made} versions"));
         }
     }
 
@@ -267,7 +266,7 @@ impl ChaosRun {
         let recovered = world
             .run_while(limit, |world| !orphans.iter().all(|&partition| world.owner_of(partition).is_some()));
         if !recovered {
-            world.violate(13, format!("defender-{id} died, and its partitions wait longer than {limit:?}"));
+            world.violate(13, format!("worker {id} crashed, and its partitions wait longer than {limit:?}"));
         }
         Some(world.now() - began)
     }
@@ -315,7 +314,7 @@ fn unconverged(world: &World, workers: usize) -> Vec<String> {
     let heaviest = map.assignments.values().map(|assignment| assignment.weight).max().unwrap_or_default();
     if heaviest.0 as f64 <= 0.2 * mean {
         for (id, load) in loads.iter().filter(|(_, load)| (load.0 as f64 - mean).abs() > 0.2 * mean + 1.0) {
-            wrong.push(format!("defender-{id} carries {:.2} of the mean", load.0 as f64 / mean));
+            wrong.push(format!("worker {id} carries {:.2} of the mean", load.0 as f64 / mean));
         }
     }
     wrong

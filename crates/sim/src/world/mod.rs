@@ -228,7 +228,7 @@ impl World {
         let numbers = names.iter().enumerate().map(|(i, name)| (name.clone(), i as u32)).collect();
         let rules = StoreRules {
             higher_wins: setup.config.enforces(ProtocolRule::HigherTokenWins),
-            take_counts: setup.config.enforces(ProtocolRule::ReadersFollowToken),
+            token_counts: setup.config.enforces(ProtocolRule::ReadersFollowToken),
         };
         let mut world = Self {
             now: Time::ZERO,
@@ -476,7 +476,7 @@ impl World {
         self.schedule_deadline(process);
     }
 
-    /// Tells the ledger which cursor a process is about to write, and when it releases its id by itself.
+    /// Tells the oracle which cursor a process is about to write, and when it releases its id by itself.
     fn note_cursor_write(&mut self, process: ProcessId, effect: &Effect) {
         match effect {
             Effect::Write { request_id, key: Key::Cursor(name), .. } => {
@@ -521,11 +521,7 @@ impl World {
         }
         let taken_away = target.worker.history().last().is_some_and(|last| last.cause == "identity lost");
         if let Some(lost) = target.held.filter(|_| !target.disturbed && taken_away) {
-            self.oracle.violate(
-                11,
-                now,
-                format!("{process} lost defender-{lost} although nothing befell it"),
-            );
+            self.oracle.violate(11, now, format!("{process} lost worker id {lost} although it had no fault"));
         }
         self.processes[process.index()].held = holds;
         self.check_unique_id(process);
@@ -557,7 +553,7 @@ impl World {
         let due = target.worker.next_deadline().filter(|_| target.alive).map(|due| target.world_time(due));
         if due != target.wake {
             let earlier = due.is_some_and(|due| target.wake.is_none_or(|wake| due < wake || wake < now));
-            // A later alarm replaces an earlier one when that has rung.
+            // A later deadline replaces an earlier one when that is over.
             if earlier || due.is_none() || target.wake.is_none() {
                 target.wake = due;
                 if let Some(due) = due {
@@ -591,10 +587,10 @@ impl World {
                 self.oracle.doubt(process, partition);
             }
             Effect::Assign { version, added, removed } => {
-                let bells = &mut self.processes[process.index()].subscriptions;
-                bells.extend(added.iter().map(|name| self.numbers[name]));
+                let subscriptions = &mut self.processes[process.index()].subscriptions;
+                subscriptions.extend(added.iter().map(|name| self.numbers[name]));
                 for name in &removed {
-                    bells.remove(&self.numbers[name]);
+                    subscriptions.remove(&self.numbers[name]);
                 }
                 if !removed.is_empty() {
                     self.later(RELEASE_TIME, SimEvent::Arrival(process, Event::Released(version)));

@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// Tells the ledger that a process is shown old cursors.
+    /// Tells the oracle that a process is shown old cursors.
     fn doubt_cursors(&mut self, process: ProcessId, effect: &Effect) {
         let names = match effect {
             Effect::Read { key: Key::Cursor(name), .. } => std::slice::from_ref(name),

@@ -39,7 +39,7 @@ fn only_heartbeats_count_for_the_fence() {
 }
 
 #[test]
-fn the_fence_is_left_in_order() {
+fn the_fence_opens_in_order() {
     needs(ProtocolRule::FenceExitOrder, |without| {
         let (mut world, processes) = fleet(without, 5, Some(5));
         world.start();
@@ -93,7 +93,7 @@ fn free_ids_of_the_map_come_first() {
 }
 
 #[test]
-fn the_graces_of_the_last_leader_are_inherited() {
+fn the_grace_periods_of_the_last_leader_are_inherited() {
     needs(ProtocolRule::InheritGracePeriods, |without| {
         let (mut world, processes) = fleet(without, 10, Some(10));
         // Worker 4 leaves at second 60: its partitions wait until 105. Its farewell has expired when a newcomer arrives,
@@ -114,7 +114,7 @@ fn the_graces_of_the_last_leader_are_inherited() {
 }
 
 #[test]
-fn a_grace_counts_from_the_leavers_own_farewell() {
+fn a_grace_period_counts_from_its_own_leave_record() {
     needs(ProtocolRule::GracePeriodPerId, |without| {
         let (mut world, processes) = fleet(without, 10, Some(10));
         // One leaves for good; another leaves half a minute later, and its successor comes when its grace is not over.
@@ -158,7 +158,7 @@ fn missing_is_not_crashed() {
 }
 
 #[test]
-fn retained_values_are_no_sign_of_life() {
+fn retained_values_do_not_prove_liveness() {
     needs(ProtocolRule::RetainedIsNotAlive, |without| {
         let (mut world, processes) = fleet(without, 30, None);
         processes.into_iter().for_each(|process| world.kill(process));
@@ -173,7 +173,7 @@ fn retained_values_are_no_sign_of_life() {
 }
 
 #[test]
-fn an_emergency_is_evened_out() {
+fn an_emergency_is_rebalanced_later() {
     needs(ProtocolRule::RebalanceAfterEmergency, |without| {
         let (mut world, processes) = fleet(without, 5, None);
         (0..3).for_each(|_| {
@@ -224,7 +224,7 @@ fn a_version_is_above_every_version_seen() {
 }
 
 #[test]
-fn a_new_leader_touches_the_map_first() {
+fn a_new_leader_claims_the_map_first() {
     needs(ProtocolRule::ClaimMapFirst, |without| {
         let (mut world, processes) = fleet(without, 5, None);
         world.start();
@@ -250,7 +250,7 @@ fn a_new_leader_touches_the_map_first() {
 }
 
 #[test]
-fn ids_are_given_back_by_compare_and_swap() {
+fn ids_are_released_by_compare_and_swap() {
     needs(ProtocolRule::ReleaseByCas, |without| {
         let (mut world, processes) = fleet(without, 3, Some(3));
         let standby = world.start();
@@ -265,7 +265,7 @@ fn ids_are_given_back_by_compare_and_swap() {
 }
 
 #[test]
-fn the_id_is_given_back_last() {
+fn the_id_is_released_last() {
     needs(ProtocolRule::ReleaseIdLast, |without| {
         let (mut world, processes) = fleet(without, 3, Some(3));
         world.start();
