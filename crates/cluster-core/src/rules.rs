@@ -3,7 +3,7 @@
 //! Model checking found every rule here: without it an invariant breaks. A build with the feature `mutants` can run a
 //! worker without one of them; any other build enforces all of them, and the check costs nothing.
 
-/// A rule of the protocol.
+/// A rule of the protocol that the worker enforces. Rules that only its environment can enforce are not listed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProtocolRule {
     /// The fence counts from the sending of a heartbeat, not from its answer.
@@ -38,14 +38,8 @@ pub enum ProtocolRule {
     NewTokenAfterReassignment,
     /// The new owner waits until the previous one reports exactly its version.
     ExactVersion,
-    /// The handler state is read at exactly the committed position, with the history it lists.
-    StateAtCommitted,
-    /// A lower fencing token never replaces a higher one.
-    HigherTokenWins,
     /// Write timestamps grow although the clock of the broker steps back.
     MonotonicTimestamps,
-    /// Readers follow only the fencing token that the result store names.
-    ReadersFollowToken,
     /// The cache is dropped at every takeover and every refused or unanswered cursor write.
     CacheDropped,
     /// An unanswered cursor write is verified before anything else.
@@ -56,8 +50,6 @@ pub enum ProtocolRule {
     IsolateFirst,
     /// A dead letter is recorded in the cursor before it is published.
     RecordDeadLetterFirst,
-    /// The id of a message names its partition.
-    MessageIds,
     /// The log is read from the cursor's own sequence.
     ReadFromCursor,
     /// Positions and dead letters carry the generation.
@@ -76,10 +68,6 @@ pub enum ProtocolRule {
     ReleaseIdLast,
     /// The leader reads the claim, then the heartbeat, then frees exactly that claim.
     ReadBeforeFree,
-    /// A standby counts as ready.
-    StandbyIsReady,
-    /// Claims do not expire after seconds.
-    NoShortTtl,
     /// The grace period of a worker counts from its own leave record.
     GracePeriodPerId,
     /// A worker that leaves marks its cursors as released.
@@ -87,8 +75,11 @@ pub enum ProtocolRule {
 }
 
 impl ProtocolRule {
+    /// Whether this build can disable a rule.
+    pub const CAN_BE_DISABLED: bool = cfg!(feature = "mutants");
+
     /// Every rule that can be disabled.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 33] = [
         Self::FenceFromSending,
         Self::OnlyHeartbeatsProve,
         Self::FenceExitOrder,
@@ -105,16 +96,12 @@ impl ProtocolRule {
         Self::TakeOverFirst,
         Self::NewTokenAfterReassignment,
         Self::ExactVersion,
-        Self::StateAtCommitted,
-        Self::HigherTokenWins,
         Self::MonotonicTimestamps,
-        Self::ReadersFollowToken,
         Self::CacheDropped,
         Self::VerifyUnknownFirst,
         Self::CrashesCount,
         Self::IsolateFirst,
         Self::RecordDeadLetterFirst,
-        Self::MessageIds,
         Self::ReadFromCursor,
         Self::Generations,
         Self::RecoverFromStore,
@@ -124,8 +111,6 @@ impl ProtocolRule {
         Self::ReleaseByCas,
         Self::ReleaseIdLast,
         Self::ReadBeforeFree,
-        Self::StandbyIsReady,
-        Self::NoShortTtl,
         Self::GracePeriodPerId,
         Self::ReleasedOnLeave,
     ];

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use phalanx_cluster_core::types::{Time, Weight};
-use phalanx_cluster_core::{Config, LeaseExpiry, ProtocolRule, WorkerState};
+use phalanx_cluster_core::{Config, LeaseExpiry, WorkerState};
 
 use crate::faults::{Fault, Injection, RequestFault, inject, schedule, schedule_restarts};
 use crate::log::MessageKind;
 use crate::oracle::{Counts, Violation};
 use crate::rng::Rng;
+use crate::rules::Rule;
 use crate::world::{ScheduledAction, Setup, World};
 
 /// How long the world has to heal after the last fault: a minute, which the two longest timers fill when everything was
@@ -39,8 +40,8 @@ pub struct ChaosRun {
     pub faults: Vec<Fault>,
     /// The kinds of faults that befall requests by chance.
     pub request_faults: Vec<RequestFault>,
-    /// The rule to work without, in a build that can.
-    pub disabled_rule: Option<ProtocolRule>,
+    /// The rule to run without, in a build that can.
+    pub disabled_rule: Option<Rule>,
     /// What ends a lease whose holder does not.
     pub lease_expiry: LeaseExpiry,
 }
@@ -113,7 +114,7 @@ impl ChaosRun {
         let stranger_interval = Duration::from_secs(10);
         let most = self.workers + self.workers / 3 + 3;
         let max_workers = Config::default().max_workers.max(most as u32);
-        let mut config = Config {
+        let config = Config {
             fleet_size,
             process_timeout,
             unlisted_scan_interval: stranger_interval,
@@ -121,16 +122,17 @@ impl ChaosRun {
             lease_expiry: self.lease_expiry,
             ..Config::default()
         };
-        if let Some(guard) = self.disabled_rule {
-            assert!(config.disable_rule(guard), "a build without the feature `mutants` keeps every rule");
-        }
-        let mut world = World::new(Setup {
+        let mut setup = Setup {
             config,
             partitions: self.partitions,
             traffic: Some(Duration::from_secs(60)),
             seed: rng.next(),
             ..Setup::default()
-        });
+        };
+        if let Some(rule) = self.disabled_rule {
+            assert!(setup.disable_rule(rule), "a build without the feature `mutants` enforces every rule");
+        }
+        let mut world = World::new(setup);
         if trace.is_some() {
             world.keep_trace();
         }

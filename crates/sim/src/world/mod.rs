@@ -27,6 +27,7 @@ use crate::oracle::{Counts, Oracle, Violation};
 use crate::process::{Bucket, Clock, Process};
 use crate::queue::EventQueue;
 use crate::rng::Rng;
+use crate::rules::{EnvironmentRule, Rule};
 use crate::store::{Results, Store, StoreRules, context_name, mix};
 
 /// One way between a process and the broker.
@@ -56,12 +57,40 @@ pub struct Setup {
     pub traffic: Option<Duration>,
     /// The seed of the traffic, and of how long messages take.
     pub seed: u64,
+    /// The rule of the environment to run without, in a build that can.
+    pub disabled_rule: Option<EnvironmentRule>,
+}
+
+impl Setup {
+    /// Disables a rule of the protocol or of its environment. Returns whether this build can: only one with the feature
+    /// `mutants` of the core does.
+    pub fn disable_rule(&mut self, rule: Rule) -> bool {
+        match rule {
+            Rule::Protocol(rule) => self.config.disable_rule(rule),
+            Rule::Environment(rule) => {
+                self.disabled_rule = Some(rule);
+                !self.enforces(rule)
+            }
+        }
+    }
+
+    /// Whether a rule of the environment is enforced: always, except in a test that disables it.
+    pub fn enforces(&self, rule: EnvironmentRule) -> bool {
+        !ProtocolRule::CAN_BE_DISABLED || self.disabled_rule != Some(rule)
+    }
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let retention = Duration::from_secs(7 * 24 * 3600);
-        Self { config: Config::default(), partitions: 300, retention, traffic: None, seed: 1 }
+        Self {
+            config: Config::default(),
+            partitions: 300,
+            retention,
+            traffic: None,
+            seed: 1,
+            disabled_rule: None,
+        }
     }
 }
 
@@ -227,8 +256,8 @@ impl World {
         let partitions = names.iter().enumerate().map(|(i, name)| (name.clone(), weight(i))).collect();
         let numbers = names.iter().enumerate().map(|(i, name)| (name.clone(), i as u32)).collect();
         let rules = StoreRules {
-            higher_wins: setup.config.enforces(ProtocolRule::HigherTokenWins),
-            token_counts: setup.config.enforces(ProtocolRule::ReadersFollowToken),
+            higher_wins: setup.enforces(EnvironmentRule::HigherTokenWins),
+            token_counts: setup.enforces(EnvironmentRule::ReadersFollowToken),
         };
         let mut world = Self {
             now: Time::ZERO,

@@ -119,7 +119,7 @@ impl World {
 
     /// Without the rule, claims that were not renewed for half a minute of the broker's clock are gone.
     pub(super) fn expire_claims(&mut self) {
-        if self.setup.config.enforces(ProtocolRule::NoShortTtl) {
+        if self.setup.enforces(EnvironmentRule::NoShortTtl) {
             return;
         }
         let limit = self.micros() - 30_000_000;

@@ -62,7 +62,7 @@ impl World {
         }
         // The handler state is read at the beginning, and the results are written at the end.
         if matches!(step, ProcessingStep::Store) {
-            let exact = self.setup.config.enforces(ProtocolRule::StateAtCommitted);
+            let exact = self.setup.enforces(EnvironmentRule::StateAtCommitted);
             let lookup = if exact { Lookup::Exact } else { Lookup::Newest };
             let handler = &mut self.processes[process.index()].handler;
             run.results = handler.compute(partition, &run.work, self.strategy, lookup, &self.store);

@@ -1,10 +1,10 @@
-//! For each rule of the protocol that can be taken out, a schedule in which a promise breaks without it and holds with it.
+//! For each rule of the protocol and of its environment, a schedule in which an invariant breaks without it and holds with it.
 
 use crate::common;
 use crate::common::{at, at_ms, broken, fleet, ms, needs, s, unless, wait};
 use phalanx_cluster_core::types::{Key, WorkerId};
 use phalanx_cluster_core::{ProtocolRule, Purpose, WorkerState};
-use phalanx_sim::{MessageKind, ProcessId, World};
+use phalanx_sim::{EnvironmentRule, MessageKind, ProcessId, World};
 
 #[test]
 fn the_fence_counts_from_the_sending() {
@@ -303,7 +303,7 @@ fn the_claim_is_read_before_the_heartbeat_and_then_freed() {
 
 #[test]
 fn claims_do_not_expire_while_the_broker_is_away() {
-    needs(ProtocolRule::NoShortTtl, |without| {
+    needs(EnvironmentRule::NoShortTtl, |without| {
         let (mut world, processes) = fleet(without, 5, Some(5));
         world.start();
         world.run_until(at(65));
@@ -325,7 +325,7 @@ fn is_ready(world: &World, pod: ProcessId, standby_counts: bool) -> bool {
 
 #[test]
 fn a_standby_is_ready() {
-    needs(ProtocolRule::StandbyIsReady, |without| {
+    needs(EnvironmentRule::StandbyIsReady, |without| {
         // Surge 1, unavailable 0: an old pod is stopped only when a new one is ready.
         let (mut world, mut old) = fleet(None, 5, Some(5));
         while !old.is_empty() && world.now() < at(200) {

@@ -1,11 +1,11 @@
-//! For each rule about cursors, rows and dead letters, a schedule in which a promise breaks without it and holds with it.
+//! For each rule about cursors, rows and dead letters, a schedule in which an invariant breaks without it and holds with it.
 
 use crate::common::{breached, broken, fleet, fleet_with, ms, needs, s, wait};
 use phalanx_cluster_core::{Config, ProtocolRule};
-use phalanx_sim::{MessageKind, ProcessId, World};
+use phalanx_sim::{EnvironmentRule, MessageKind, ProcessId, Rule, World};
 
 /// Three calm workers; a partition of the second one, and the workers.
-fn three(without: Option<ProtocolRule>) -> (World, u32, [ProcessId; 3]) {
+fn three(without: Option<Rule>) -> (World, u32, [ProcessId; 3]) {
     let (mut world, processes) = fleet(without, 3, None);
     let partition = world.partition_of(1).expect("worker 1 has partitions");
     // A first message, so that its cursor is held.
@@ -79,7 +79,7 @@ fn a_new_owner_waits_for_exactly_its_version() {
 
 #[test]
 fn the_handler_state_is_read_at_exactly_the_committed_position() {
-    needs(ProtocolRule::StateAtCommitted, |without| {
+    needs(EnvironmentRule::StateAtCommitted, |without| {
         let (mut world, partition, [_, a, _]) = three(without);
         until_rows(&mut world, partition);
         world.kill(a);
@@ -90,7 +90,7 @@ fn the_handler_state_is_read_at_exactly_the_committed_position() {
 
 #[test]
 fn a_lower_fencing_token_never_replaces_a_higher_one() {
-    needs(ProtocolRule::HigherTokenWins, |without| {
+    needs(EnvironmentRule::HigherTokenWins, |without| {
         let (mut world, partition, [_, a, _]) = three(without);
         // A's rows get stuck on their way, and A dies; B commits by another strategy; then A's rows land.
         world.publish(partition, MessageKind::Good);
@@ -117,7 +117,7 @@ fn write_timestamps_grow_although_the_clock_of_the_broker_steps_back() {
 
 #[test]
 fn readers_follow_the_fencing_token_that_counts() {
-    needs(ProtocolRule::ReadersFollowToken, |without| {
+    needs(EnvironmentRule::ReadersFollowToken, |without| {
         let (mut world, partition, [_, a, _]) = three(without);
         until_rows(&mut world, partition);
         world.kill(a);
@@ -218,7 +218,7 @@ fn a_dead_letter_stores_the_unchanged_handler_state() {
 
 #[test]
 fn the_id_of_a_message_names_its_partition() {
-    needs(ProtocolRule::MessageIds, |without| {
+    needs(EnvironmentRule::MessageIds, |without| {
         let (mut world, _, _) = three(without);
         for partition in world.partitions_of(2) {
             world.publish(partition, MessageKind::Good);
@@ -286,8 +286,8 @@ fn the_identity_of_the_log_is_read_after_the_cursor() {
 #[test]
 fn the_owner_reads_its_cursor_at_each_map() {
     needs(ProtocolRule::OwnerRereadsCursor, |without| {
-        let config = Config { disabled_rule: without, process_timeout: ms(400), ..Config::default() };
-        let (mut world, processes) = fleet_with(config, 3);
+        let config = Config { process_timeout: ms(400), ..Config::default() };
+        let (mut world, processes) = fleet_with(without, config, 3);
         let (a, b) = (processes[1], processes[2]);
         let partition = world.partition_of(1).expect("worker 1 has partitions");
         world.publish(partition, MessageKind::Good);
@@ -295,7 +295,7 @@ fn the_owner_reads_its_cursor_at_each_map() {
         // A does not see version 2; B takes when its patience ends; version 3 gives the partition back to A.
         world.drop_map_event(a);
         world.reassign(partition, 2);
-        // Nor does it hear the bell.
+        // Nor does it receive the wake-up.
         let until = world.now() + ms(1);
         world.cut_in(a, until);
         world.publish(partition, MessageKind::NeverEnds);
