@@ -28,7 +28,7 @@ pub(crate) struct Options {
     #[arg(long)]
     seed: Option<u64>,
 
-    /// Instead: work without each rule of the protocol in turn, and say how many seeds it takes until a promise breaks.
+    /// Run without each rule of the protocol and of its environment in turn, and print the seeds until an invariant breaks.
     #[arg(long)]
     mutants: bool,
 

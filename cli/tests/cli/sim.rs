@@ -129,7 +129,16 @@ fn a_broken_promise_shows_seed_faults_and_command_and_the_trace_ends_with_it() {
 }
 
 #[test]
+fn a_rule_of_the_environment_is_disabled_like_one_of_the_protocol() {
+    let run = sim(&["--seed", "0", "--disable-rule", "MessageIds"]).fails_with(1);
+    assert!(run.stderr.contains("was never stored"), "{}", run.stderr);
+    assert!(run.stderr.contains("--disable-rule MessageIds"), "{}", run.stderr);
+}
+
+#[test]
 fn wrong_use_is_refused_with_what_is_allowed() {
+    let run = sim(&["--disable-rule", "Nonsense"]).fails_with(2);
+    assert!(run.stderr.contains("TakeOverFirst") && run.stderr.contains("NoShortTtl"), "{}", run.stderr);
     let run = sim(&["--faults", "sigkil"]).fails_with(2);
     assert!(run.stderr.contains("\"sigkil\"") && run.stderr.contains("brokerOutage"), "{}", run.stderr);
     let run = sim(&["--seeds", "5..5"]).fails_with(2);

@@ -9,7 +9,7 @@ use super::{ProtocolRule, planner};
 /// The settings of one worker. The defaults are those of the design.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// How often a sign of life is sent. Fence, crash and health follow from it.
+    /// The interval of heartbeats. Fence, crash and health follow from it.
     pub heartbeat_interval: Duration,
     /// How long a lease lasts.
     pub lease_term: Duration,
@@ -37,11 +37,11 @@ pub struct Config {
     pub consumes_log: bool,
     /// How many messages are processed at once.
     pub max_concurrent: usize,
-    /// How long one message may take, and how long a gainer waits for the last holder.
+    /// The time limit of one message; also the longest wait of a new owner for the previous one.
     pub process_timeout: Duration,
     /// How long a leaving worker waits for what runs.
     pub drain_timeout: Duration,
-    /// How often every owned partition is looked at, whether a bell rang or not.
+    /// The poll interval of owned partitions.
     pub poll_interval: Duration,
     /// How often it is noted that a silent partition has nothing unread: well below the age at which the log forgets.
     pub watermark_interval: Duration,
@@ -49,7 +49,7 @@ pub struct Config {
     pub unlisted_scan_interval: Duration,
     /// How partitions are spread.
     pub planner: planner::Options,
-    /// The rule to work without.
+    /// The rule to run without.
     #[cfg(feature = "mutants")]
     pub disabled_rule: Option<ProtocolRule>,
 }
@@ -59,8 +59,8 @@ pub struct Config {
 pub enum LeaseExpiry {
     /// Any worker that has not heard the holder for as long as a crash takes: the holder has fenced itself by then.
     OnSilence,
-    /// Its grantor, after this long. Nobody else gets it before; the holder counts from when it asked, so it stops
-    /// sooner.
+    /// The election agent, after this long. No other worker gets it before; the holder counts from the sending of its
+    /// request, so it stops sooner.
     AfterTerm(Duration),
 }
 
@@ -178,28 +178,28 @@ impl Config {
         self.heartbeat_interval.mul_f64(0.75)
     }
 
-    /// Takes a rule out. Says whether this build can: only one with the feature `mutants` does.
-    pub fn disable_rule(&mut self, guard: ProtocolRule) -> bool {
+    /// Disables a rule. Returns whether this build can: only one with the feature `mutants` does.
+    pub fn disable_rule(&mut self, rule: ProtocolRule) -> bool {
         #[cfg(feature = "mutants")]
         {
-            self.disabled_rule = Some(guard);
+            self.disabled_rule = Some(rule);
         }
-        !self.enforces(guard)
+        !self.enforces(rule)
     }
 
-    /// Whether a rule is kept: always, but in a test that takes it out.
+    /// Whether a rule is enforced: always, except in a test that disables it.
     #[cfg(feature = "mutants")]
-    pub fn enforces(&self, guard: ProtocolRule) -> bool {
-        self.disabled_rule != Some(guard)
+    pub fn enforces(&self, rule: ProtocolRule) -> bool {
+        self.disabled_rule != Some(rule)
     }
 
-    /// Whether a rule is kept: always, but in a test that takes it out.
+    /// Whether a rule is enforced: always, except in a test that disables it.
     #[cfg(not(feature = "mutants"))]
     pub const fn enforces(&self, _: ProtocolRule) -> bool {
         true
     }
 
-    /// The revision that a removal compares: the one we wrote, but in a test that takes that out.
+    /// Returns the revision that a delete compares: the written one, except in a test that disables the rule.
     pub(super) fn delete_revision(&self, revision: Revision) -> Revision {
         #[cfg(feature = "mutants")]
         if !self.enforces(ProtocolRule::ReleaseByCas) {

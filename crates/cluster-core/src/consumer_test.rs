@@ -287,7 +287,7 @@ fn a_swap_that_another_owner_came_before_drops_the_partition() {
 }
 
 #[test]
-fn a_dead_letter_is_sentenced_buried_published_and_passed_in_this_order() {
+fn a_dead_letter_is_recorded_stored_published_and_skipped_in_this_order() {
     let mut scene = Scene::running();
     let reason: Arc<str> = "a corrupt blob".into();
     let condemned = taken().with_dead_letter(Sequence(8), &reason);

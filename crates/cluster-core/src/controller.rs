@@ -135,7 +135,7 @@ impl Controller {
         controller
     }
 
-    /// Takes over the window and the graces of the last leader, counted from when its word arrived here.
+    /// Inherits the window and the grace periods of the last leader, counted from the arrival of its state.
     fn inherit_state(&mut self, context: &ControllerContext<'_>) {
         let Some((state, arrived)) = context.last_state else { return };
         self.window =
@@ -454,8 +454,8 @@ impl Controller {
         self.suspects.retain(|id| topology.crashed.contains(&id));
         if context.config.crash_immediate && !topology.crashed.is_empty() {
             for &id in &topology.crashed {
-                let life = context.roster.get(id).map(|seen| seen.incarnation).unwrap_or_default();
-                self.suspects.suspect(id, life, request_ids, out);
+                let incarnation = context.roster.get(id).map(|seen| seen.incarnation).unwrap_or_default();
+                self.suspects.suspect(id, incarnation, request_ids, out);
             }
             let standby = context.roster.has_standby(context.config.echo_limit(), context.clock);
             if size.is_some() && standby && self.suspects.has_confirmed() {

@@ -260,7 +260,7 @@ pub(super) mod tests {
     fn every_rewrite_of_a_released_cursor_clears_the_mark() {
         let released = Cursor { isolated: true, ..cursor() }.released();
         assert_eq!((released.released, released.isolated), (true, false));
-        let reason: Arc<str> = "no such T-chart".into();
+        let reason: Arc<str> = "no such record".into();
         for (rewrite, rewritten) in [
             ("takeover", released.taken_over(holder(2, 9), Version(3), PreviousOwner::Released)),
             ("replaced log", released.for_new_log(LogId(12))),
@@ -288,7 +288,7 @@ pub(super) mod tests {
 
     #[test]
     fn three_failures_dead_letter_and_three_failures_and_crashes_isolate() {
-        let reason: Arc<str> = "no such T-chart".into();
+        let reason: Arc<str> = "no such record".into();
         let twice = cursor().with_failure(Sequence(8), &reason).with_failure(Sequence(8), &reason);
         assert_eq!((twice.dead_letter_reason.clone(), twice.needs_isolation()), (None, false));
         assert_eq!(twice.with_failure(Sequence(8), &reason).dead_letter_reason, Some(reason));
@@ -312,13 +312,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_attempt_has_a_take_of_its_own() {
-        let failed = cursor().with_failure(Sequence(8), &"no such T-chart".into());
+    fn every_attempt_has_its_own_fencing_token() {
+        let failed = cursor().with_failure(Sequence(8), &"no such record".into());
         assert_eq!((failed.fencing_token, failed.owner), (FencingToken(5), cursor().owner));
     }
 
     #[test]
-    fn a_verdict_is_for_the_message_it_was_passed_on() {
+    fn a_dead_letter_reason_belongs_to_one_message() {
         let condemned = cursor().with_dead_letter(Sequence(8), &"a corrupt blob".into());
         assert_eq!(condemned.clone().counting_for(Sequence(8)), condemned);
         let next = condemned.counting_for(Sequence(9));
@@ -326,7 +326,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_advance_forgets_what_was_held_against_the_last_message() {
+    fn a_commit_resets_the_counters_of_the_last_message() {
         let judged = Cursor { failures: 2, worker_crashes: 2, isolated: true, ..cursor() };
         let advanced = judged.committed(Sequence(9), "run-9".into(), WriteTimestamp(130));
         assert_eq!((advanced.failures, advanced.worker_crashes, advanced.isolated), (0, 0, false));
@@ -335,7 +335,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn stamps_grow_although_the_clock_of_the_broker_steps_back() {
+    fn write_timestamps_grow_although_the_clock_of_the_broker_steps_back() {
         assert_eq!(
             (cursor().next_write_timestamp(500), cursor().next_write_timestamp(20)),
             (WriteTimestamp(500), WriteTimestamp(101))

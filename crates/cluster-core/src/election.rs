@@ -1,9 +1,9 @@
-//! Who leads, by a lease that is taken and kept by compare-and-swap.
+//! The election: a lease that workers acquire and renew by compare-and-swap.
 //!
-//! Whoever has not heard the holder for as long as a crash takes may take the lease: the holder has fenced itself by
-//! then. A newer life of the holder's id frees it too. Where the grantor ends leases by itself ([`LeaseExpiry::AfterTerm`]), nobody
-//! takes one before it has, and the holder stops a term after it sent the last renewal that was acknowledged, which is
-//! sooner. Epochs only grow.
+//! A worker that has not heard the holder for as long as a crash takes may take the lease over: the holder has fenced
+//! itself by then. A newer incarnation of the holder's id frees it too. Where an election agent ends leases by itself
+//! ([`LeaseExpiry::AfterTerm`]), no worker takes one over before that, and the holder stops a term after it sent the last
+//! renewal that was acknowledged, which is sooner. Epochs only grow.
 
 use super::config::{Config, LeaseExpiry};
 use super::health::{HealthyClock, HealthyInstant};
@@ -157,11 +157,11 @@ impl Election {
         let ElectionContext { me, config, roster, clock } = *candidate;
         let holder = lease.holder;
         if let LeaseExpiry::AfterTerm(_) = config.lease_expiry {
-            // A lease of our own that we no longer trusted; every other is ended by its grantor.
+            // A lease of our own that we no longer trusted; the election agent ends every other.
             return holder == me;
         }
         if holder.id == me.id {
-            // An earlier life of our own id, or a lease of ours that we no longer trusted.
+            // An earlier incarnation of our own id, or a lease of ours that we no longer trusted.
             return holder.incarnation <= me.incarnation;
         }
         if roster.get(holder.id).is_some_and(|seen| {
@@ -280,7 +280,7 @@ impl Election {
         self.lose()
     }
 
-    /// The lease is ours. `granted` is when that was asked for which the grantor has granted now.
+    /// Notes that the lease is ours. `granted` is when the granted request was sent.
     fn hold(
         &mut self,
         now: Time,

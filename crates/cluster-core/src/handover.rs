@@ -1,7 +1,7 @@
-//! Who may take a cursor now: the gainer waits for the holder that the cursor names, and for nobody else.
+//! Decides whether a cursor may be taken over: the new owner waits only for the owner that the cursor names.
 //!
-//! No list of former owners is needed, across any number of versions: whoever took last is named, and only it could
-//! still be at work.
+//! No list of former owners is needed, across any number of versions: the cursor names the last owner, and only that one
+//! could still be at work.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use super::health::HealthyClock;
 use super::roster::Roster;
 use super::types::{AssignmentMap, WorkerIncarnation};
 
-/// What a gainer knows.
+/// The knowledge of the new owner.
 pub(super) struct TakeoverContext<'a> {
     pub(super) me: WorkerIncarnation,
     pub(super) map: &'a AssignmentMap,
     pub(super) config: &'a Config,
     pub(super) roster: &'a Roster,
     pub(super) clock: &'a HealthyClock,
-    /// How long it has waited for this cursor.
+    /// The time it has waited for this cursor.
     pub(super) waited: Duration,
 }
 
@@ -29,13 +29,13 @@ pub(super) enum TakeoverDecision {
     TakeOver(PreviousOwner),
     /// The holder may still be at work.
     Wait,
-    /// Somebody follows a newer map than ours: read it first.
+    /// Another worker follows a newer map: read it first.
     ReadMap,
 }
 
-/// Whether `gainer` may take `cursor`.
-pub(super) fn decide_takeover(cursor: &Cursor, gainer: &TakeoverContext<'_>) -> TakeoverDecision {
-    let TakeoverContext { me, map, config, roster, clock, waited } = *gainer;
+/// Decides whether the new owner may take over `cursor`.
+pub(super) fn decide_takeover(cursor: &Cursor, new_owner: &TakeoverContext<'_>) -> TakeoverDecision {
+    let TakeoverContext { me, map, config, roster, clock, waited } = *new_owner;
     let holder = cursor.owner;
     if cursor.version > map.version {
         return TakeoverDecision::ReadMap;
@@ -116,7 +116,7 @@ mod tests {
             roster.record_heartbeat(WorkerId(1), &beat, false, Time::from_secs(5), &clock);
         }
         let config = Config::default();
-        let gainer = TakeoverContext {
+        let new_owner = TakeoverContext {
             me: holder(2, 9),
             map,
             config: &config,
@@ -124,7 +124,7 @@ mod tests {
             clock: &clock,
             waited: Duration::from_secs(waited),
         };
-        decide_takeover(&cursor(), &gainer)
+        decide_takeover(&cursor(), &new_owner)
     }
 
     fn applied(version: u64) -> Heartbeat {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_no_longer_for_one_that_left_or_lives_anew_or_needs_too_long() {
+    fn it_does_not_wait_for_an_owner_that_left_restarted_or_timed_out() {
         let left = Heartbeat { left: true, ..beat_of(holder(1, 1)) };
         assert_eq!(verdict(Some(left), &map(3), 0), TakeoverDecision::TakeOver(PreviousOwner::Released));
         assert_eq!(
@@ -170,9 +170,12 @@ mod tests {
         let (roster, clock, config, map) = (Roster::default(), healthy_clock(5), Config::default(), map(3));
         let waited = Duration::ZERO;
         let me = self::holder(2, 9);
-        let gainer =
+        let new_owner =
             TakeoverContext { me, map: &map, config: &config, roster: &roster, clock: &clock, waited };
-        decide_takeover(&Cursor { owner: holder, version: Version(version), ..cursor() }.released(), &gainer)
+        decide_takeover(
+            &Cursor { owner: holder, version: Version(version), ..cursor() }.released(),
+            &new_owner,
+        )
     }
 
     #[test]

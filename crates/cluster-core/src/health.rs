@@ -1,7 +1,7 @@
-//! The healthy clock: it runs only while the broker demonstrably carries our own signs of life.
+//! The healthy clock: it runs only while our own heartbeats return through the watch.
 //!
-//! "Not heard for 6 s" means nothing while nobody can be heard. So every silence is counted on this clock, which stands
-//! still when our own heartbeat does not come back through the watch, and every count starts anew when it does again.
+//! "Not heard for 6 s" means nothing while no worker can be heard. So every silence is counted on this clock, which stops
+//! when our own heartbeat does not return, and every count starts again from zero when it does.
 
 use std::time::Duration;
 

@@ -76,7 +76,7 @@ pub(super) enum ClaimOutcome {
 pub(super) struct Identity {
     pod: Pod,
     claims: BTreeMap<WorkerId, ObservedClaim>,
-    /// The newest life seen of each id.
+    /// The newest incarnation seen of each id.
     incarnations: BTreeMap<WorkerId, Incarnation>,
     /// Up to which revision an id is ours no more, given back or removed: a late answer may still show it as ours.
     released: BTreeMap<WorkerId, Revision>,
@@ -125,12 +125,12 @@ impl Identity {
             }
             return ClaimOutcome::Nothing;
         };
-        // Our own claim may be shown before it is answered: that is the life we are about to begin, not an earlier one.
+        // Our own claim may be shown before it is answered: that is our next incarnation, not an earlier one.
         let begins = matches!(self.stage, ClaimState::Claiming { id: wanted, .. } | ClaimState::Settling { id: wanted, .. } if wanted == id)
             && claim.pod == self.pod;
         if !begins {
-            let life = self.incarnations.entry(id).or_default();
-            *life = (*life).max(Incarnation(entry.stored_at));
+            let newest = self.incarnations.entry(id).or_default();
+            *newest = (*newest).max(Incarnation(entry.stored_at));
         }
         self.remember(id, Some(entry), clock);
         match &self.stage {
@@ -301,7 +301,7 @@ impl Identity {
                     self.lose(id)
                 }
                 Ok(None) => {
-                    // It has expired: claim it again, which makes a new life.
+                    // It has expired: claim it again, which makes a new incarnation.
                     let id = held.holder.id;
                     let request_id = request_ids.next(Purpose::Claim);
                     let value = Value::Claim(Claim { pod: self.pod.clone(), renewals: 0 });
@@ -339,7 +339,7 @@ impl Identity {
     }
 
     fn hold(&mut self, id: WorkerId, written: Written) -> ClaimOutcome {
-        // Above any life seen of this id, also where the broker's clock has stepped back.
+        // Above any incarnation seen of this id, also where the broker's clock has stepped back.
         let seen = self.incarnations.get(&id).copied().unwrap_or_default();
         let incarnation = Incarnation(written.stored_at).max(seen.next());
         let holder = WorkerIncarnation { id, incarnation };

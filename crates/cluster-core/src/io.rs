@@ -1,4 +1,4 @@
-//! What goes in and what comes out of the core. Inputs are facts, outputs are imperatives.
+//! Inputs and outputs of the core: events are facts, effects are instructions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,133 +9,133 @@ use super::types::{
     WriteTimestamp,
 };
 
-/// What a request was for. Answers are told apart by it and by the serial number.
+/// The purpose of a request. Together with the serial number it identifies the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
-    /// A sign of life.
+    /// A heartbeat.
     Heartbeat,
-    /// Taking an id.
+    /// Claiming an id.
     Claim,
-    /// Keeping an id.
+    /// Renewing a claim.
     Renew,
-    /// Looking at one's own claim after an answer that did not come.
+    /// Reading the own claim after a write without an answer.
     ReadClaim,
-    /// Giving an id back.
+    /// Releasing an id.
     Release,
-    /// Removing a claim that a late write left on an id one does not hold.
+    /// Deleting a claim that a late write left on an id that this worker does not hold.
     DeleteStrayClaim,
-    /// Taking or keeping the lease.
+    /// Acquiring or renewing the lease.
     Lease,
-    /// Looking at the lease after an answer that did not come.
+    /// Reading the lease after a write without an answer.
     ReadLease,
-    /// Giving the lease back.
+    /// Resigning from the lease.
     Resign,
-    /// The farewell.
+    /// Writing the leave record.
     LeaveRecord,
-    /// Reading the map as a worker that is behind or leaves its fence.
+    /// Reading the map as a worker that has an old one or leaves its fence.
     ReadMap,
     /// Reading the map as a new leader, or after a conflict.
     LeaderReadMap,
-    /// A new leader's first write: the map, unchanged but for the epoch.
+    /// Writing the map unchanged except for the epoch, as a new leader.
     TouchMap,
     /// Publishing a new map.
     PublishMap,
-    /// Reading what the last leader was doing.
+    /// Reading the state of the last leader.
     ReadState,
-    /// Telling everybody what the leader is doing.
+    /// Writing the state of the leader.
     WriteState,
-    /// Looking at a suspect's claim.
+    /// Reading the claim of a suspect.
     SuspectClaim,
-    /// Looking at a suspect's heartbeat.
+    /// Reading the heartbeat of a suspect.
     SuspectHeartbeat,
-    /// Freeing the id of the dead for a standby.
+    /// Freeing the id of a crashed worker for a standby.
     FreeId,
-    /// Looking at many cursors.
+    /// Reading many cursors.
     ReadCursors,
-    /// Looking at the log of many partitions.
+    /// Inspecting the log of many partitions.
     InspectLog,
-    /// Asking the store how far a partition came.
+    /// Reading the recovery point of a partition from the result store.
     RecoveryPoint,
-    /// Swapping a cursor.
+    /// Writing a cursor by compare-and-swap.
     Cursor,
     /// Marking a cursor as released.
     ReleaseCursor,
-    /// Looking at a cursor after a swap that was refused or not answered.
+    /// Reading a cursor after a write that was refused or not answered.
     ReadCursor,
     /// Reading messages.
     ReadLog,
     /// Processing a message.
     Process,
-    /// Writing down that a message is dead.
+    /// Recording a dead letter in the result store.
     RecordDeadLetter,
     /// Publishing a dead letter.
     PublishDeadLetter,
-    /// Looking for partitions that the log knows and the list does not.
+    /// Listing the partitions of the log, to find those that are not in the list.
     Subjects,
-    /// Looking at the cursors of partitions that are not in the list.
+    /// Reading the cursors of unlisted partitions.
     UnlistedCursors,
 }
 
-/// Names a request, so that its answer finds its way back.
+/// The id of a request, which its answer carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId {
-    /// What it was for.
+    /// Its purpose.
     pub purpose: Purpose,
-    /// Which one it was.
+    /// Its number.
     pub serial: u64,
 }
 
-/// Under which condition a value is written.
+/// The condition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Whatever is there.
+    /// No condition.
     None,
-    /// Nothing is there.
+    /// The key has no value.
     Absent,
-    /// Exactly this is there.
+    /// The value has exactly this revision.
     Revision(Revision),
 }
 
-/// What the shell must do.
+/// An instruction to the shell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Store a value and answer.
     Write {
-        /// Whom to answer.
+        /// The id of the request.
         request_id: RequestId,
-        /// Where.
+        /// The key.
         key: Key,
-        /// What.
+        /// The value.
         value: Value,
-        /// When.
+        /// The condition.
         condition: Condition,
     },
     /// Remove exactly that revision and answer.
     Delete {
-        /// Whom to answer.
+        /// The id of the request.
         request_id: RequestId,
-        /// Where.
+        /// The key.
         key: Key,
-        /// Which revision.
+        /// The revision.
         revision: Revision,
     },
     /// Read from the stream leader, never from a replica, and answer.
     Read {
-        /// Whom to answer.
+        /// The id of the request.
         request_id: RequestId,
-        /// Where.
+        /// The key.
         key: Key,
     },
-    /// The assignment changed: stop what is removed, start what is added, then say [`Event::Released`].
+    /// The assignment changed: stop what is removed, start what is added, then answer with [`Event::Released`].
     Assign {
         /// The map this comes from.
         version: Version,
-        /// Partitions gained.
+        /// The added partitions.
         added: Vec<Arc<str>>,
-        /// Partitions lost.
+        /// The removed partitions.
         removed: Vec<Arc<str>>,
     },
-    /// Without a log: the cursor of a gained partition is taken; the take is a fencing token.
+    /// Without a log: the cursor of an added partition is taken over.
     Grant {
         /// The partition.
         partition: Arc<str>,
@@ -144,90 +144,90 @@ pub enum Effect {
     },
     /// Read these cursors from the stream leader, and answer with [`Event::Cursors`] in this order.
     ReadCursors {
-        /// Whom to answer.
+        /// The id of the request.
         request_id: RequestId,
-        /// Whose cursors.
+        /// The partitions.
         partitions: Vec<Arc<str>>,
     },
     /// Ask the stream leader about the log and the last message of each partition; answer with [`Event::LogInspected`].
     InspectLog {
-        /// Whom to answer.
+        /// The id of the request.
         request_id: RequestId,
-        /// Which partitions.
+        /// The partitions.
         partitions: Vec<Arc<str>>,
     },
-    /// Ask the store for the newest chart state of a partition; answer with [`Event::RecoveryPointRead`].
+    /// Ask the result store for the newest handler state of a partition; answer with [`Event::RecoveryPointRead`].
     ReadRecoveryPoint {
-        /// Whom to answer.
+        /// The id of the request.
         request_id: RequestId,
-        /// Which partition.
+        /// The partition.
         partition: Arc<str>,
     },
     /// Read two messages of a partition, and answer with [`Event::LogRead`].
     ReadLog {
-        /// Whom to answer.
+        /// The id of the request.
         request_id: RequestId,
-        /// Which partition.
+        /// The partition.
         partition: Arc<str>,
         /// The first sequence to read.
         from: Sequence,
-        /// From the stream leader, with what it says about the log; otherwise from any replica.
+        /// Whether to read from the stream leader, together with the state of the log; otherwise any replica may answer.
         from_leader: bool,
     },
     /// Process a message and store its results, as long as the fence is open; answer with [`Event::Processed`].
     Process {
-        /// Whom to answer.
+        /// The id of the request.
         request_id: RequestId,
-        /// Which partition.
+        /// The partition.
         partition: Arc<str>,
-        /// What to do.
+        /// The message and its position.
         work: Box<ProcessRequest>,
     },
-    /// Drop what runs for a partition: somebody else has taken it.
+    /// Cancel what runs for a partition: another worker has taken it over.
     Cancel {
-        /// Which partition.
+        /// The partition.
         partition: Arc<str>,
     },
-    /// Write that the message is dead, and the unchanged chart state, at its position; answer with [`Event::DeadLetterStep`].
+    /// Record the dead letter, with the unchanged handler state, at its position; answer with [`Event::DeadLetterStep`].
     RecordDeadLetter {
-        /// Whom to answer.
+        /// The id of the request.
         request_id: RequestId,
-        /// Which partition.
+        /// The partition.
         partition: Arc<str>,
-        /// The message and where it stands.
+        /// The message and its position.
         work: Box<ProcessRequest>,
-        /// Why it is dead.
+        /// The reason.
         reason: Arc<str>,
     },
-    /// Publish the dead letter under its position, where none may be yet; answer with [`Event::DeadLetterStep`]. A refusal means
-    /// that it is there.
+    /// Publish the dead letter under its position, unless it exists; answer with [`Event::DeadLetterStep`]. A refusal means
+    /// that it exists.
     PublishDeadLetter {
-        /// Whom to answer.
+        /// The id of the request.
         request_id: RequestId,
-        /// Which partition.
+        /// The partition.
         partition: Arc<str>,
-        /// The message and where it stands.
+        /// The message and its position.
         work: Box<ProcessRequest>,
-        /// Why it is dead.
+        /// The reason.
         reason: Arc<str>,
     },
     /// List the partitions that the log holds messages of, with the last sequence of each; answer with
     /// [`Event::Subjects`].
     ListSubjects {
-        /// Whom to answer.
+        /// The id of the request.
         request_id: RequestId,
     },
-    /// Something happened that is counted.
+    /// Count an event.
     Notice(Notice),
-    /// Start nothing and drop what runs: the fence is closed.
+    /// Start nothing and cancel what runs: the fence is closed.
     Fence,
-    /// Work may go on.
+    /// Continue to work: the fence is open.
     Unfence,
-    /// Stop starting work, drain, then say [`Event::Drained`].
+    /// Stop starting work, drain, then answer with [`Event::Drained`].
     Drain,
-    /// Everything is done; the process may end.
+    /// End the process: everything is done.
     Exit,
-    /// Something a person should know.
+    /// Warn the operator.
     Warn(Warning),
 }
 
@@ -236,22 +236,22 @@ pub enum Effect {
 pub struct Message {
     /// Its sequence in the log.
     pub sequence: Sequence,
-    /// Its id: for a notification, the context.
+    /// Its id, by the handler.
     pub message_id: Arc<str>,
     /// The broker's time when it was stored, in microseconds.
     pub stored_at: u64,
-    /// What it says.
+    /// Its payload.
     pub payload: Arc<[u8]>,
 }
 
-/// A message to process, and where its results belong.
+/// A message to process, and the position of its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRequest {
     /// The message.
     pub message: Message,
     /// The position of its rows.
     pub position: Position,
-    /// Where the chart state to go on from stands; none if nothing was ever committed.
+    /// The position of the handler state to continue from; none if nothing was ever committed.
     pub committed: Option<Position>,
     /// The log of the message.
     pub log_id: Option<LogId>,
@@ -259,26 +259,26 @@ pub struct ProcessRequest {
     pub fencing_token: FencingToken,
     /// The write timestamp of its results.
     pub write_timestamp: WriteTimestamp,
-    /// Which attempt this is, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// What is remembered of this partition does not count: read it from the store.
+    /// Whether cached handler state of this partition is invalid and must be read from the store.
     pub ignore_cache: bool,
 }
 
-/// How the processing of a message ended.
+/// The outcome of processing a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessOutcome {
     /// Its results are stored.
     Done,
-    /// It failed, or took too long; it is tried again, but not for ever.
+    /// It failed, or timed out; the number of retries is limited.
     Failed(Arc<str>),
     /// It can never succeed.
     Poison(Arc<str>),
-    /// The store does not answer: no fault of the message.
+    /// The result store is unavailable; the message is not at fault.
     Unavailable,
 }
 
-/// What the stream leader says about a log.
+/// The state of a log, by the stream leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogInfo {
     /// The identity of the log.
@@ -289,7 +289,7 @@ pub struct LogInfo {
     pub last: Sequence,
 }
 
-/// The log, and the last message of each partition that was asked for.
+/// The log, and the last message of each requested partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogInspection {
     /// The log.
@@ -303,11 +303,11 @@ pub struct LogInspection {
 pub struct LastMessage {
     /// Its sequence.
     pub sequence: Sequence,
-    /// Its id: a log that lost its tail gives the same sequence to another message.
+    /// Its id, because a log that lost its newest messages gives their sequences to others.
     pub message_id: Arc<str>,
 }
 
-/// Every partition that the log holds messages of.
+/// The partitions that the log holds messages of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectList {
     /// The identity of the log.
@@ -319,18 +319,18 @@ pub struct SubjectList {
 /// Up to two messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPage {
-    /// What the stream leader says about the log; none if a replica answered.
+    /// The state of the log, by the stream leader; none if a replica answered.
     pub info: Option<LogInfo>,
     /// The messages, in order.
     pub messages: Vec<Message>,
 }
 
-/// How far a partition came, by the newest chart state in the store.
+/// The progress of a partition, by the newest handler state in the result store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryPoint {
-    /// Where the newest chart state stands. Whether it was committed is not known.
+    /// The position of the newest handler state. Whether it was committed is not known.
     pub newest: Position,
-    /// What was committed before it.
+    /// The position that was committed before it.
     pub predecessor: Option<Position>,
     /// The id of the message at the predecessor, if it is known.
     pub message_id: Option<Arc<str>>,
@@ -340,7 +340,7 @@ pub struct RecoveryPoint {
     pub write_timestamp: WriteTimestamp,
 }
 
-/// Something that is counted.
+/// An event that is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A message is committed, or its dead letter is published.
@@ -349,10 +349,10 @@ pub enum Notice {
         partition: Arc<str>,
         /// The message.
         position: Position,
-        /// Whether it is dead.
+        /// Whether it is a dead letter.
         dead: bool,
     },
-    /// Messages between these two, both excluded, were gone before they were read.
+    /// Messages between these two, both excluded, expired unread.
     Expired {
         /// The partition.
         partition: Arc<str>,
@@ -361,46 +361,46 @@ pub enum Notice {
         /// The first sequence that the log still holds.
         before: Sequence,
     },
-    /// The log is not the one that was read before: it is read from its beginning.
+    /// The log was replaced: it is read from its beginning.
     LogReplaced {
         /// The partition.
         partition: Arc<str>,
         /// The new generation of its positions.
         generation: u64,
     },
-    /// A partition that is not in the list has messages: it is adopted.
+    /// An unlisted partition has messages and is adopted.
     Adopted {
         /// The partition.
         partition: Arc<str>,
     },
-    /// This leader has taken over a cluster of which almost nobody is there.
+    /// This leader has taken over a cluster of which almost no worker is heard.
     RestartDetected,
     /// This leader has made a map, which is being published.
     Planned(PlanSummary),
 }
 
-/// How a map came to be.
+/// The figures of a new map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanSummary {
-    /// What it was waited for, and how long; none where there was no window.
+    /// The window before it, and its length; none without a window.
     pub window: Option<(WindowKind, Duration)>,
-    /// Whether it is for a crash.
+    /// Whether a crash caused it.
     pub emergency: bool,
-    /// How many partitions had no living owner.
+    /// The number of partitions without a living owner.
     pub orphans: usize,
-    /// In how many rounds the fleet was balanced.
+    /// The number of balancing rounds.
     pub rounds: u32,
 }
 
-/// Something a person should know.
+/// A warning for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// Every id of the pool is taken; it is tried again.
+    /// All worker ids are in use; the worker retries.
     PoolExhausted {
-        /// How many ids there are.
+        /// The number of ids.
         ids: u32,
     },
-    /// Another process holds our id.
+    /// Another process holds the id of this worker.
     IdentityLost {
         /// The id.
         id: u32,
@@ -409,94 +409,94 @@ pub enum Warning {
     IdleStandby,
 }
 
-/// What has happened.
+/// A fact for the core.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// Time has passed; nothing else.
+    /// Time has passed.
     Tick,
     /// Connected: the first values of all watched keys have been delivered.
     Synced,
-    /// A watched value is there, or is gone.
+    /// A watched value was stored or removed.
     Watched {
-        /// Where.
+        /// The key.
         key: Key,
-        /// What; none if it was removed.
+        /// The value; none if it was removed.
         entry: Option<Entry>,
-        /// Whether it is an old value that was there when the watch began: no sign of life.
+        /// Whether it was stored before the watch began: then it does not prove that its writer lives.
         retained: bool,
     },
     /// A write or a removal was answered.
     Written {
-        /// The request.
+        /// The id of the request.
         request_id: RequestId,
-        /// How it went.
+        /// The outcome.
         result: Result<Written, WriteError>,
     },
     /// A read was answered.
     Fetched {
-        /// The request.
+        /// The id of the request.
         request_id: RequestId,
-        /// What is there; an error is never evidence of absence.
+        /// The value, if the key has one; an error does not prove that it has none.
         result: Result<Option<Entry>, ReadError>,
     },
     /// Many cursors were read.
     Cursors {
-        /// The request.
+        /// The id of the request.
         request_id: RequestId,
         /// The cursors, in the order of the request.
         result: Result<Vec<Option<Entry>>, ReadError>,
     },
-    /// The log was looked at.
+    /// The log was inspected.
     LogInspected {
-        /// The request.
+        /// The id of the request.
         request_id: RequestId,
-        /// What was found.
+        /// The log and the last messages.
         result: Result<LogInspection, ReadError>,
     },
-    /// The store was asked how far a partition came.
+    /// The recovery point of a partition was read.
     RecoveryPointRead {
-        /// The request.
+        /// The id of the request.
         request_id: RequestId,
-        /// What it holds.
+        /// The recovery point, if the store has one.
         result: Result<Option<RecoveryPoint>, ReadError>,
     },
     /// Messages were read.
     LogRead {
-        /// The request.
+        /// The id of the request.
         request_id: RequestId,
         /// The messages.
         result: Result<LogPage, ReadError>,
     },
     /// A message was processed, or not.
     Processed {
-        /// The request.
+        /// The id of the request.
         request_id: RequestId,
-        /// How it ended.
+        /// The outcome.
         outcome: ProcessOutcome,
     },
-    /// Something that only succeeds or is tried again was answered.
+    /// A step of dead-lettering was answered.
     DeadLetterStep {
-        /// The request.
+        /// The id of the request.
         request_id: RequestId,
         /// Whether it is done.
         happened: bool,
     },
     /// The partitions that the log holds messages of.
     Subjects {
-        /// The request.
+        /// The id of the request.
         request_id: RequestId,
-        /// What the log holds.
+        /// The partitions.
         result: Result<SubjectList, ReadError>,
     },
-    /// A message was published for a partition: there may be something to read.
+    /// A wake-up: a message of a partition may be there to read.
     WakeUp(Arc<str>),
-    /// The partitions to keep, with their weights.
+    /// The partition list, with weights.
     Partitions(Arc<PartitionList>),
-    /// What a map took away has been let go of.
+    /// The partitions that a map removed are released.
     Released(Version),
-    /// Whatever ran has ended or was given up.
+    /// All running work has ended or was canceled.
     Drained,
-    /// Leave.
+    /// The worker is told to leave.
     Shutdown,
 }
 
@@ -509,29 +509,29 @@ pub struct Written {
     pub stored_at: u64,
 }
 
-/// A write that did not happen, or may have.
+/// The error of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
     /// The condition did not hold: it did not happen.
     Conflict,
-    /// It did not happen, and may be tried again.
+    /// It did not happen, and may be repeated.
     Failed,
     /// No answer: it may have happened, or may still happen.
     Unknown,
 }
 
-/// A read that was not answered.
+/// The error of a read without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadError;
 
-/// Hands out request_ids.
+/// The source of request ids.
 #[derive(Debug, Default)]
 pub(super) struct RequestIds {
     last: u64,
 }
 
 impl RequestIds {
-    /// The last one that was given: what is asked from now on has a higher one.
+    /// Returns the last serial number; later requests have higher ones.
     pub(super) fn last(&self) -> u64 {
         self.last
     }

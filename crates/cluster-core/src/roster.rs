@@ -1,7 +1,7 @@
-//! Who is there: every heartbeat, timed by this process's own receipt of it.
+//! The roster of workers: every heartbeat, timed by its arrival at this process.
 //!
-//! Every worker keeps a roster, so a new leader already knows who has been silent. A value that was there when the
-//! watch began is no sign of life, and neither is one of an earlier life of an id.
+//! Every worker keeps a roster, so a new leader already knows which workers are silent. A value that was stored before the
+//! watch began does not prove that its writer lives, and neither does one of an earlier incarnation.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
@@ -25,7 +25,7 @@ pub(super) struct WorkerRecord {
     pub(super) fleet_size: Option<u32>,
     /// When it was last heard alive by us; none if only an old value was seen.
     last_heartbeat: Option<HealthyInstant>,
-    /// When it said farewell.
+    /// The arrival of its leave record.
     pub(super) left_at: Option<Time>,
     degraded: Option<HealthyInstant>,
 }
@@ -47,12 +47,12 @@ impl WorkerRecord {
 pub(super) struct Roster {
     workers: BTreeMap<WorkerId, WorkerRecord>,
     standbys: BTreeMap<Arc<str>, Option<HealthyInstant>>,
-    /// The newest life of each id that said farewell, whatever came after it.
+    /// The newest incarnation of each id that wrote a leave record.
     left_incarnations: BTreeMap<WorkerId, Incarnation>,
 }
 
 impl Roster {
-    /// Notes a heartbeat of an id. One of an earlier life is ignored. Says whether it tells more than that its sender lives.
+    /// Notes a heartbeat of an id, unless it is of an earlier incarnation. Returns whether anything in it is new.
     pub(super) fn record_heartbeat(
         &mut self,
         id: WorkerId,
@@ -74,12 +74,12 @@ impl Roster {
         if known.is_some_and(|seen| seen.incarnation > holder.incarnation) {
             return false;
         }
-        let same_life = known.filter(|seen| seen.incarnation == holder.incarnation);
-        // A farewell is final for its life: a heartbeat that was on its way when it was said changes nothing.
-        if same_life.is_some_and(|seen| seen.left) {
+        let same_incarnation = known.filter(|seen| seen.incarnation == holder.incarnation);
+        // A leave record is final for its incarnation: a heartbeat that arrives after it changes nothing.
+        if same_incarnation.is_some_and(|seen| seen.left) {
             return false;
         }
-        let degraded_since = same_life.and_then(|seen| seen.degraded);
+        let degraded_since = same_incarnation.and_then(|seen| seen.degraded);
         let is_degraded = beat.state == WorkerState::Degraded;
         let seen = WorkerRecord {
             incarnation: holder.incarnation,
@@ -91,7 +91,7 @@ impl Roster {
             cursor_version: beat.cursor_version,
             fleet_size: beat.fleet_size,
             last_heartbeat: if retained {
-                same_life.and_then(|seen| seen.last_heartbeat)
+                same_incarnation.and_then(|seen| seen.last_heartbeat)
             } else {
                 Some(clock.now())
             },
@@ -99,7 +99,7 @@ impl Roster {
             degraded: if is_degraded { degraded_since.or(Some(clock.now())) } else { None },
         };
         // A worker that was silent is news when it speaks again, whatever it says.
-        let routine = same_life.is_some_and(|known| {
+        let routine = same_incarnation.is_some_and(|known| {
             known.last_heartbeat.is_some_and(|heard| clock.since(heard) < clock.echo_limit())
                 && (known.state, known.applied_version, known.map_version)
                     == (seen.state, seen.applied_version, seen.map_version)
@@ -111,7 +111,7 @@ impl Roster {
         !routine
     }
 
-    /// Notes a heartbeat of a process without an id; none means it said farewell.
+    /// Notes a heartbeat of a process without an id; none means that it has left.
     pub(super) fn record_standby(
         &mut self,
         pod: &Arc<str>,
@@ -138,7 +138,7 @@ impl Roster {
             .for_each(|seen| seen.last_heartbeat = Some(clock.now()));
     }
 
-    /// Whether this life of an id said farewell.
+    /// Whether this incarnation of an id wrote a leave record.
     pub(super) fn has_left(&self, holder: WorkerIncarnation) -> bool {
         self.left_incarnations.get(&holder.id) == Some(&holder.incarnation)
     }
@@ -219,7 +219,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_retained_value_is_no_sign_of_life() {
+    fn a_retained_value_does_not_prove_liveness() {
         let (mut roster, clock) = (Roster::default(), healthy_clock(5));
         roster.record_heartbeat(WorkerId(3), &beat(1), true, s(5), &clock);
         assert_eq!(roster.time_since_heartbeat(WorkerId(3), &clock), None);
@@ -227,7 +227,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_earlier_life_of_an_id_is_ignored() {
+    fn an_earlier_incarnation_of_an_id_is_ignored() {
         let (mut roster, clock) = (Roster::default(), healthy_clock(5));
         roster.record_heartbeat(WorkerId(3), &beat(9), false, s(5), &clock);
         roster.record_heartbeat(WorkerId(3), &Heartbeat { left: true, ..beat(8) }, false, s(5), &clock);
@@ -235,7 +235,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_farewell_is_final_for_its_life_only() {
+    fn a_leave_record_is_final_for_its_incarnation_only() {
         let (mut roster, clock) = (Roster::default(), healthy_clock(5));
         roster.record_heartbeat(WorkerId(3), &Heartbeat { left: true, ..beat(1) }, false, s(5), &clock);
         roster.record_heartbeat(WorkerId(3), &beat(1), false, s(5), &clock);

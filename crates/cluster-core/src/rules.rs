@@ -1,94 +1,85 @@
-//! Rules that tests can take out, to see that each is needed.
+//! Rules that tests can disable, to see that each is needed.
 //!
-//! Every rule here was found by model checking: without it a promise breaks. A build with the feature `mutants` can run a
-//! worker without one of them; in any other build all are kept, and asking costs nothing.
+//! Model checking found every rule here: without it an invariant breaks. A build with the feature `mutants` can run a
+//! worker without one of them; any other build enforces all of them, and the check costs nothing.
 
-/// A rule of the protocol.
+/// A rule of the protocol that the worker enforces. Rules that only its environment can enforce are not listed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProtocolRule {
     /// The fence counts from the sending of a heartbeat, not from its answer.
     FenceFromSending,
     /// Only heartbeats count for the fence, no other write.
     OnlyHeartbeatsProve,
-    /// The fence is left by heartbeat, claim and map, in this order.
+    /// The fence opens after heartbeat, claim and map, in this order.
     FenceExitOrder,
-    /// Silence is counted only while one's own heartbeat comes back.
+    /// Silence counts only while the own heartbeat returns through the watch.
     HealthyClock,
-    /// Free ids that the map names are taken first.
+    /// Free ids that the map names are claimed first.
     MapIdsFirst,
-    /// The graces of the last leader are inherited.
+    /// A new leader inherits the grace periods of the last one.
     InheritGracePeriods,
     /// Every worker times heartbeats itself, so a new leader knows who has been silent.
     EveryWorkerTimes,
-    /// Whoever was never heard is missing, not crashed.
+    /// A worker that was never heard is missing, not crashed.
     MissingIsNotCrashed,
-    /// A retained value is no sign of life.
+    /// A retained value does not prove that its writer lives.
     RetainedIsNotAlive,
-    /// A map that an emergency left unbalanced is evened out.
+    /// A map that an emergency left unbalanced is rebalanced later.
     RebalanceAfterEmergency,
-    /// A new version is above every version anybody has seen.
+    /// A new version is above every version that any worker has seen.
     VersionAboveAll,
-    /// A new leader touches the map before it calculates.
+    /// A new leader writes its epoch into the map before it calculates.
     ClaimMapFirst,
-    /// Cursors are taken anew after the fence.
+    /// Cursors get a new fencing token after the fence.
     NewTokenAfterFence,
-    /// A cursor is taken before the first message.
+    /// A cursor is taken over before the first message.
     TakeOverFirst,
-    /// A partition that was lost and regained is taken anew.
+    /// A partition that was removed and added again gets a new fencing token.
     NewTokenAfterReassignment,
-    /// A gainer waits until the holder reports exactly its version.
+    /// The new owner waits until the previous one reports exactly its version.
     ExactVersion,
-    /// The chart state is read at exactly the committed position, with the history it lists.
-    StateAtCommitted,
-    /// A lower take never replaces a higher one.
-    HigherTokenWins,
-    /// Stamps grow although the clock of the broker steps back.
+    /// Write timestamps grow although the clock of the broker steps back.
     MonotonicTimestamps,
-    /// Readers follow only the take that the contexts name.
-    ReadersFollowToken,
-    /// What is remembered is dropped at every take and every refused or unanswered swap.
+    /// The cache is dropped at every takeover and every refused or unanswered cursor write.
     CacheDropped,
-    /// A swap without an answer is settled before anything else.
+    /// An unanswered cursor write is verified before anything else.
     VerifyUnknownFirst,
-    /// A take from the dead counts against the message.
+    /// A takeover from a crashed worker counts against the message.
     CrashesCount,
-    /// Nothing is condemned for deaths before it ran alone.
+    /// A message is isolated before worker crashes dead-letter it.
     IsolateFirst,
-    /// A death sentence is swapped into the cursor before it is published.
+    /// A dead letter is recorded in the cursor before it is published.
     RecordDeadLetterFirst,
-    /// The id of a notification names tool, partition and context.
-    MessageIds,
     /// The log is read from the cursor's own sequence.
     ReadFromCursor,
     /// Positions and dead letters carry the generation.
     Generations,
-    /// A cursor made anew starts at the predecessor of the newest chart state, above everything stored.
+    /// A recreated cursor starts at the predecessor of the newest handler state, above everything stored.
     RecoverFromStore,
     /// The identity of the log is read after the cursor.
     LogIdAfterCursor,
-    /// The holder reads its cursor at each map and sweep.
+    /// The owner reads its cursor at each map and poll.
     OwnerRereadsCursor,
-    /// A dead letter leaves the unchanged chart state at its position.
+    /// A dead letter stores the unchanged handler state at its position.
     DeadLetterWritesState,
-    /// Ids and leases are given back by compare-and-swap.
+    /// Ids and leases are released by compare-and-swap.
     ReleaseByCas,
-    /// The id is given back last.
+    /// The id is released last.
     ReleaseIdLast,
     /// The leader reads the claim, then the heartbeat, then frees exactly that claim.
     ReadBeforeFree,
-    /// A standby counts as ready.
-    StandbyIsReady,
-    /// Claims do not expire after seconds.
-    NoShortTtl,
-    /// The grace of a leaver counts from its own farewell.
+    /// The grace period of a worker counts from its own leave record.
     GracePeriodPerId,
     /// A worker that leaves marks its cursors as released.
     ReleasedOnLeave,
 }
 
 impl ProtocolRule {
-    /// Every rule that can be taken out.
-    pub const ALL: [Self; 39] = [
+    /// Whether this build can disable a rule.
+    pub const CAN_BE_DISABLED: bool = cfg!(feature = "mutants");
+
+    /// Every rule that can be disabled.
+    pub const ALL: [Self; 33] = [
         Self::FenceFromSending,
         Self::OnlyHeartbeatsProve,
         Self::FenceExitOrder,
@@ -105,16 +96,12 @@ impl ProtocolRule {
         Self::TakeOverFirst,
         Self::NewTokenAfterReassignment,
         Self::ExactVersion,
-        Self::StateAtCommitted,
-        Self::HigherTokenWins,
         Self::MonotonicTimestamps,
-        Self::ReadersFollowToken,
         Self::CacheDropped,
         Self::VerifyUnknownFirst,
         Self::CrashesCount,
         Self::IsolateFirst,
         Self::RecordDeadLetterFirst,
-        Self::MessageIds,
         Self::ReadFromCursor,
         Self::Generations,
         Self::RecoverFromStore,
@@ -124,8 +111,6 @@ impl ProtocolRule {
         Self::ReleaseByCas,
         Self::ReleaseIdLast,
         Self::ReadBeforeFree,
-        Self::StandbyIsReady,
-        Self::NoShortTtl,
         Self::GracePeriodPerId,
         Self::ReleasedOnLeave,
     ];

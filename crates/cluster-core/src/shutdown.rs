@@ -10,9 +10,9 @@ pub(super) enum ShutdownPhase {
     Draining,
     /// Work has ended; the worker marks its cursors as released.
     ReleasingCursors,
-    /// A heartbeat that is on its way could revive us after the farewell: all must be answered first.
+    /// A late heartbeat could arrive after the leave record: all must be answered first.
     AwaitingHeartbeats,
-    /// The farewell is on its way.
+    /// The leave record is being written.
     WritingLeaveRecord(RequestId),
     /// A write of the lease is on its way, then it is given back.
     AwaitingLease,

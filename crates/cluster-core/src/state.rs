@@ -1,13 +1,13 @@
-//! The two machines of coordination: what a worker is doing, and what the leader's calculator is doing.
+//! The two state machines of coordination: the worker and the leader's calculator.
 
 use phalanx_fsm::machine;
 
 machine! {
-    /// The life of a worker.
+    /// The states of a worker.
     ///
     /// `LEADER` and `FOLLOWER` are the states before the first assignment; afterwards the role is a second axis, and
     /// workers with an assignment mirror the leader's cluster state (`SCALING`, `REBALANCING`, `EMERGENCY`). The codes
-    /// are the values of the `defender_state` gauge.
+    /// are the values of the state gauge.
     pub enum WorkerState: "worker" {
         /// Connecting to the broker and to the store.
         Initialization = 0, "INITIALIZATION" => [ClaimingId, Shutdown];
@@ -36,7 +36,7 @@ machine! {
 }
 
 machine! {
-    /// What the leader's calculator is doing.
+    /// The states of the leader's calculator.
     pub enum CalculatorState: "calculator" {
         /// The map is right.
         Idle = 0, "Idle" => [Scaling, Emergency];

@@ -55,22 +55,22 @@ impl Suspects {
     pub(super) fn suspect(
         &mut self,
         id: WorkerId,
-        life: Incarnation,
+        incarnation: Incarnation,
         request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) {
-        if self.checks.get(&id).is_some_and(|(known, _)| *known == life) {
+        if self.checks.get(&id).is_some_and(|(known, _)| *known == incarnation) {
             return;
         }
         if !self.claim_first {
             let request_id = request_ids.next(Purpose::SuspectHeartbeat);
             out.push(Effect::Read { request_id, key: Key::Heartbeat(id) });
-            self.checks.insert(id, (life, SuspectCheck::HeartbeatFirst(request_id)));
+            self.checks.insert(id, (incarnation, SuspectCheck::HeartbeatFirst(request_id)));
             return;
         }
         let request_id = request_ids.next(Purpose::SuspectClaim);
         out.push(Effect::Read { request_id, key: Key::Claim(id) });
-        self.checks.insert(id, (life, SuspectCheck::ReadingClaim(request_id)));
+        self.checks.insert(id, (incarnation, SuspectCheck::ReadingClaim(request_id)));
     }
 
     /// Ends the checks of workers that are heard again.
@@ -86,16 +86,16 @@ impl Suspects {
         request_ids: &mut RequestIds,
         out: &mut Vec<Effect>,
     ) -> SuspectOutcome {
-        let Some((&id, (life, stage))) =
+        let Some((&id, (incarnation, stage))) =
             self.checks.iter_mut().find(|(_, (_, stage))| awaits(*stage, request_id))
         else {
             return SuspectOutcome::Open;
         };
         let Ok(entry) = result else {
             // An error does not prove a crash: read again.
-            let life = *life;
+            let incarnation = *incarnation;
             self.checks.remove(&id);
-            self.suspect(id, life, request_ids, out);
+            self.suspect(id, incarnation, request_ids, out);
             return SuspectOutcome::Open;
         };
         match *stage {
@@ -103,7 +103,7 @@ impl Suspects {
                 let request_id = request_ids.next(Purpose::SuspectHeartbeat);
                 out.push(Effect::Read { request_id, key: Key::Heartbeat(id) });
                 // A claim that is newer than the suspect is its successor's: there is nothing to free, only to wait for.
-                let claim = entry.as_ref().filter(|entry| !is_newer_incarnation(entry, *life));
+                let claim = entry.as_ref().filter(|entry| !is_newer_incarnation(entry, *incarnation));
                 *stage =
                     SuspectCheck::ReadingHeartbeat { request_id, claim: claim.map(|entry| entry.revision) };
                 SuspectOutcome::Open
@@ -168,9 +168,9 @@ impl Suspects {
     }
 }
 
-/// Whether a claim was made, not renewed, after that life of its id began.
-fn is_newer_incarnation(entry: &Entry, life: Incarnation) -> bool {
-    matches!(&entry.value, Value::Claim(claim) if claim.renewals == 0 && entry.stored_at > life.0)
+/// Whether a claim was made, not renewed, after that incarnation of its id began.
+fn is_newer_incarnation(entry: &Entry, incarnation: Incarnation) -> bool {
+    matches!(&entry.value, Value::Claim(claim) if claim.renewals == 0 && entry.stored_at > incarnation.0)
 }
 
 fn awaits(stage: SuspectCheck, request_id: RequestId) -> bool {

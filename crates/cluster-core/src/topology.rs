@@ -16,7 +16,7 @@ pub(super) struct TopologyInput<'a> {
     pub(super) clock: &'a HealthyClock,
     pub(super) map: Option<&'a AssignmentMap>,
     pub(super) fleet_size: Option<u32>,
-    /// Graces inherited from the last leader: until when.
+    /// The ends of the grace periods that the last leader left.
     pub(super) inherited: &'a BTreeMap<WorkerId, Time>,
     /// Whether this process has watched for as long as a cold start takes: whoever was not heard by now is not there.
     pub(super) observed_long_enough: bool,
@@ -59,7 +59,7 @@ impl Topology {
                 } else {
                     view.roster.iter().filter_map(|(_, seen)| seen.left_at).min().unwrap_or(left_at)
                 };
-                // The last leader may have heard the farewell before we began to listen.
+                // The last leader may have received the leave record before we began to listen.
                 let heard = left_at + view.config.replacement_grace_period;
                 let until = view.inherited.get(&id).map_or(heard, |&inherited| inherited.min(heard));
                 topology.wait_or_drop(id, until, view);
@@ -85,7 +85,7 @@ impl Topology {
     }
 
     fn wait_or_drop(&mut self, id: WorkerId, until: Time, view: &TopologyInput<'_>) {
-        // Without a fleet size nobody knows whether a leaver is meant to come back.
+        // Without a fleet size it is unknown whether the worker is meant to come back.
         if view.fleet_size.is_some() && view.now < until {
             self.staying.insert(id);
             self.grace_periods.insert(id, until);
@@ -100,7 +100,7 @@ impl Topology {
     }
 }
 
-/// When a worker left: its farewell, or its falling silent while it was shutting down.
+/// Returns when a worker left: at its leave record, or at its last heartbeat while it was shutting down.
 fn left_at(view: &TopologyInput<'_>, id: WorkerId) -> Option<Time> {
     let seen = view.roster.get(id)?;
     if seen.left {

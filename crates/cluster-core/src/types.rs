@@ -222,7 +222,7 @@ impl fmt::Display for WorkerId {
     }
 }
 
-/// Which life of an id this is: the broker's store time of the claim, in microseconds. It only grows.
+/// The incarnation of an id: the broker's store time of its claim, in microseconds. It only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
@@ -234,34 +234,34 @@ impl Incarnation {
     }
 }
 
-/// One life of one id.
+/// One incarnation of one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerIncarnation {
     /// The id.
     pub id: WorkerId,
-    /// Which life of it.
+    /// The incarnation.
     pub incarnation: Incarnation,
 }
 
-/// A process, before and beside its id: its pod, and a number that no other process has.
+/// A process, with or without an id: its pod, and a number that no other process has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pod {
-    /// What people call it.
+    /// The name for users.
     pub name: Arc<str>,
-    /// What tells it from every other process; a restarted container of the same pod keeps it.
+    /// The unique id of the process; a restarted container of the same pod keeps it.
     pub uid: Arc<str>,
 }
 
-/// The revision of a stored value: what a compare-and-swap compares.
+/// The revision of a stored value, which a compare-and-swap compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Revision(pub u64);
 
 impl Revision {
-    /// Whatever is there: only for a worker that works without the rule to compare.
+    /// Any revision: only for a worker that runs without the rule to compare.
     pub const ANY: Self = Self(u64::MAX);
 }
 
-/// Grows with every leader.
+/// The term number of a leader. It grows with every leader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(pub u64);
 
@@ -291,24 +291,24 @@ impl fmt::Display for Version {
     }
 }
 
-/// Where a value is stored.
+/// The key of a stored value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// Who holds an id.
+    /// The claim of an id.
     Claim(WorkerId),
-    /// The sign of life of a worker.
+    /// The heartbeat of a worker.
     Heartbeat(WorkerId),
-    /// The sign of life of a process without an id, by its pod's uid.
+    /// The heartbeat of a process without an id, by its pod's uid.
     StandbyHeartbeat(Arc<str>),
-    /// Who leads.
+    /// The lease of the leader.
     Lease,
     /// The current map.
     Map,
-    /// What the leader is doing.
+    /// The state of the leader.
     ClusterState,
-    /// How many workers there should be, by a person's command.
+    /// The fleet size that an operator has set.
     FleetSize,
-    /// How far a partition is committed.
+    /// The cursor of a partition.
     Cursor(Arc<str>),
 }
 
@@ -331,7 +331,7 @@ pub enum Value {
     Cursor(Arc<Cursor>),
 }
 
-/// A value as the broker has it.
+/// A stored value with its revision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The value.
@@ -342,56 +342,56 @@ pub struct Entry {
     pub stored_at: u64,
 }
 
-/// Who holds an id.
+/// The claim of an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The holder.
+    /// The process that holds the id.
     pub pod: Pod,
-    /// Counts the holder's renewals, so that every renewal changes the value.
+    /// The number of renewals, so that every renewal changes the value.
     pub renewals: u64,
 }
 
-/// A sign of life.
+/// A heartbeat: a periodic record that a process lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     /// The process that sends it.
     pub pod: Pod,
-    /// The life of the id it holds; none for a standby.
+    /// The id that it holds, with its incarnation; none for a standby.
     pub worker: Option<WorkerIncarnation>,
-    /// Counts this process's heartbeats: by it a process knows its own when it comes back through the watch.
+    /// The number of this heartbeat, by which a process recognizes its own when the watch returns it.
     pub serial: u64,
-    /// What the worker is doing.
+    /// The state of the worker.
     pub state: WorkerState,
-    /// A farewell: the worker has left on purpose.
+    /// Whether this is the leave record: the worker has left on purpose.
     pub left: bool,
     /// Whether it leads.
     pub is_leader: bool,
     /// The newest map it has seen.
     pub map_version: Version,
-    /// The newest map whose losses it has fully let go of.
+    /// The newest map whose removed partitions it has all released.
     pub applied_version: Version,
-    /// The highest version it has seen in a cursor: a map that was lost must come back above it.
+    /// The highest version it has seen in a cursor: a restored map must be above it.
     pub cursor_version: Version,
-    /// How many partitions it owns.
+    /// The number of partitions it owns.
     pub assigned: usize,
-    /// How many messages it has committed.
+    /// The number of messages it has committed.
     pub processed: u64,
-    /// How many workers there should be, if its configuration says so.
+    /// The fleet size of its configuration, if it has one.
     pub fleet_size: Option<u32>,
 }
 
-/// Who leads.
+/// The lease of the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The leader.
     pub holder: WorkerIncarnation,
     /// The epoch of its leadership.
     pub epoch: Epoch,
-    /// Counts renewals, so that every renewal changes the value.
+    /// The number of renewals, so that every renewal changes the value.
     pub renewals: u64,
 }
 
-/// How far a cluster has come since it was started.
+/// The progress of a cluster since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifecycle {
     /// Nothing was published yet.
@@ -403,7 +403,7 @@ pub enum Lifecycle {
 }
 
 impl Lifecycle {
-    /// As it stands in the map.
+    /// Returns its name in the map.
     pub fn name(self) -> &'static str {
         match self {
             Self::ColdStart => "cold_start",
@@ -412,7 +412,7 @@ impl Lifecycle {
         }
     }
 
-    /// What the next publication says.
+    /// Returns the lifecycle of the next map.
     pub fn next(self) -> Self {
         match self {
             Self::ColdStart => Self::PostColdStart,
@@ -421,14 +421,14 @@ impl Lifecycle {
     }
 }
 
-/// Who owns what.
+/// The assignment map: the owner of every partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssignmentMap {
-    /// Grows with every change.
+    /// The version, which grows with every change.
     pub version: Version,
     /// The epoch of the last leader that touched it.
     pub epoch: Epoch,
-    /// How far the cluster has come.
+    /// The progress of the cluster.
     pub lifecycle: Lifecycle,
     /// The workers it was planned for, also those that own nothing.
     pub workers: BTreeSet<WorkerId>,
@@ -444,42 +444,42 @@ pub struct AssignmentMap {
     pub lower_bound_weight: Weight,
 }
 
-/// The owner of a partition, and what it weighs.
+/// The owner of a partition and its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The owner.
     pub owner: WorkerId,
     /// The weight it was planned with.
     pub weight: Weight,
-    /// It is not in the list: the log held messages of it.
+    /// Whether it is not in the list and was adopted because the log held messages of it.
     pub adopted: bool,
 }
 
-/// Why a window is open.
+/// The reason for an open window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowKind {
     /// There is no map yet.
     ColdStart,
-    /// There is a map, and almost nobody of it was there at take-over.
+    /// There is a map, and almost none of its workers was heard when the leader took over.
     Restart,
-    /// Somebody came or went, or partitions changed.
+    /// Workers joined or left, or partitions changed.
     PlannedScale,
 }
 
-/// What the leader is doing, for everybody to see and for the next leader to inherit.
+/// The state of the leader, for all workers to see and for the next leader to inherit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterState {
     /// `STABLE`, `SCALING`, `REBALANCING` or `EMERGENCY`.
     pub state: WorkerState,
-    /// The leader that says so.
+    /// The epoch of the leader that wrote it.
     pub epoch: Epoch,
-    /// The version of its map: a map that was lost must come back above it.
+    /// The version of its map: a restored map must be above it.
     pub version: Version,
-    /// Counts what that leader has said: a late write must not look like news.
+    /// The number of this state of that leader, so that a late write is recognized.
     pub serial: u64,
-    /// The open window and what was left of it when this was written.
+    /// The open window and the rest of it when this was written.
     pub window: Option<(WindowKind, Duration)>,
-    /// Ids that have left, and what was left of their graces when this was written.
+    /// Ids of workers that have left, and the rest of their grace periods when this was written.
     pub grace_periods: BTreeMap<WorkerId, Duration>,
 }
 

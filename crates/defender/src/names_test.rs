@@ -1,6 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use phalanx_cluster::Metrics;
 use phalanx_cluster::codec::{Codec, Decoded};
@@ -206,12 +205,6 @@ fn keys_buckets_and_streams_have_the_names_of_the_design() {
         assert_eq!(config.names.bucket_key(&key).key, stored);
     }
     assert_eq!(config.names.format_incarnation(worker()), "defender-5.1700000000000001");
-}
-
-#[test]
-fn ids_outlive_an_outage_of_the_broker_by_far() {
-    let ttl = store_config().stable_ids.ttl.expect("claims expire some day");
-    assert!(ttl >= Duration::from_secs(24 * 60 * 60), "{ttl:?}");
 }
 
 /// Metrics that the pipeline counts.

@@ -139,7 +139,7 @@ mod tests {
         assert!(text("a/b/c").contains("'/'"));
         assert_eq!(text(&"x".repeat(129)), "the election has 129 bytes, more than 128");
         assert!(candidate("a\nb").unwrap_err().to_string().contains("control characters"));
-        assert_eq!(candidate("defender-5 @ pod 7"), Ok("defender-5 @ pod 7".to_owned()));
+        assert_eq!(candidate("worker-5 @ pod 7"), Ok("worker-5 @ pod 7".to_owned()));
     }
 
     #[test]

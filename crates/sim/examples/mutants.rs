@@ -1,5 +1,5 @@
-//! `cargo xtask sim --mutants`: works without each rule of the protocol in turn, and says how many seeds it takes until a
-//! promise breaks.
+//! `cargo xtask sim --mutants`: runs without each rule of the protocol and of its environment in turn, and prints how many
+//! seeds it takes until an invariant breaks.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use phalanx_sim::chaos::ChaosRun;
-use phalanx_sim::{ProtocolRule, run_many};
+use phalanx_sim::{Rule, run_many};
 
 const WORKERS: usize = 8;
 const PARTITIONS: usize = 96;
@@ -24,9 +24,9 @@ fn main() {
         "{WORKERS} workers, {PARTITIONS} partitions, {} s of faults, seeds from {base}",
         LENGTH.as_secs()
     );
-    for guard in ProtocolRule::ALL {
+    for rule in Rule::all() {
         let runs = (base..base + seeds).map(move |seed| ChaosRun {
-            disabled_rule: Some(guard),
+            disabled_rule: Some(rule),
             ..ChaosRun::new(seed, WORKERS, PARTITIONS, LENGTH)
         });
         let (mut tried, mut found) = (0, None);
@@ -36,8 +36,8 @@ fn main() {
             if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         match found {
-            Some(broken) => println!("{:<22}{tried:>6}  {broken}", format!("{guard:?}")),
-            None => println!("{:<22}     –  not found in {seeds} seeds", format!("{guard:?}")),
+            Some(broken) => println!("{:<22}{tried:>6}  {broken}", rule.to_string()),
+            None => println!("{:<22}     –  not found in {seeds} seeds", rule.to_string()),
         }
     }
 }

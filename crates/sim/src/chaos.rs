@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use phalanx_cluster_core::types::{Time, Weight};
-use phalanx_cluster_core::{Config, LeaseExpiry, ProtocolRule, WorkerState};
+use phalanx_cluster_core::{Config, LeaseExpiry, WorkerState};
 
 use crate::faults::{Fault, Injection, RequestFault, inject, schedule, schedule_restarts};
 use crate::log::MessageKind;
 use crate::oracle::{Counts, Violation};
 use crate::rng::Rng;
+use crate::rules::Rule;
 use crate::world::{ScheduledAction, Setup, World};
 
 /// How long the world has to heal after the last fault: a minute, which the two longest timers fill when everything was
@@ -17,7 +18,7 @@ use crate::world::{ScheduledAction, Setup, World};
 const CONVERGENCE_TIME: Duration = Duration::from_secs(65);
 /// How long what a fault leaves behind may take to come to its end: waits, roll-outs, repeated notifications.
 const FAULT_TAIL: Duration = Duration::from_secs(10);
-/// How long it may take until a message that does harm is condemned.
+/// The time until a harmful message must be dead-lettered.
 const DEAD_LETTER_TIME: Duration = Duration::from_secs(120);
 /// How long a planned restart takes: everybody else's messages must be processed by then.
 const RESTART: Duration = Duration::from_secs(5);
@@ -39,8 +40,8 @@ pub struct ChaosRun {
     pub faults: Vec<Fault>,
     /// The kinds of faults that befall requests by chance.
     pub request_faults: Vec<RequestFault>,
-    /// The rule to work without, in a build that can.
-    pub disabled_rule: Option<ProtocolRule>,
+    /// The rule to run without, in a build that can.
+    pub disabled_rule: Option<Rule>,
     /// What ends a lease whose holder does not.
     pub lease_expiry: LeaseExpiry,
 }
@@ -113,7 +114,7 @@ impl ChaosRun {
         let stranger_interval = Duration::from_secs(10);
         let most = self.workers + self.workers / 3 + 3;
         let max_workers = Config::default().max_workers.max(most as u32);
-        let mut config = Config {
+        let config = Config {
             fleet_size,
             process_timeout,
             unlisted_scan_interval: stranger_interval,
@@ -121,16 +122,17 @@ impl ChaosRun {
             lease_expiry: self.lease_expiry,
             ..Config::default()
         };
-        if let Some(guard) = self.disabled_rule {
-            assert!(config.disable_rule(guard), "a build without the feature `mutants` keeps every rule");
-        }
-        let mut world = World::new(Setup {
+        let mut setup = Setup {
             config,
             partitions: self.partitions,
             traffic: Some(Duration::from_secs(60)),
             seed: rng.next(),
             ..Setup::default()
-        });
+        };
+        if let Some(rule) = self.disabled_rule {
+            assert!(setup.disable_rule(rule), "a build without the feature `mutants` enforces every rule");
+        }
+        let mut world = World::new(setup);
         if trace.is_some() {
             world.keep_trace();
         }
@@ -236,15 +238,14 @@ impl ChaosRun {
         world.run_until(end);
         let waiting = world.unresolved(&others);
         if waiting > 0 {
-            world
-                .violate(18, format!("defender-{id} restarts, and {waiting} messages of others wait for it"));
+            world.violate(18, format!("worker {id} restarts, and {waiting} messages of others wait for it"));
         }
         world.start();
         let end = world.now() + RESTART * 3;
         world.run_until(end);
         let made = world.publications().len() - versions;
         if made > 0 {
-            world.violate(14, format!("a restart of defender-{id} made {made} versions"));
+            world.violate(14, format!("a restart of worker {id} made {made} versions"));
         }
     }
 
@@ -267,7 +268,7 @@ impl ChaosRun {
         let recovered = world
             .run_while(limit, |world| !orphans.iter().all(|&partition| world.owner_of(partition).is_some()));
         if !recovered {
-            world.violate(13, format!("defender-{id} died, and its partitions wait longer than {limit:?}"));
+            world.violate(13, format!("worker {id} crashed, and its partitions wait longer than {limit:?}"));
         }
         Some(world.now() - began)
     }
@@ -315,7 +316,7 @@ fn unconverged(world: &World, workers: usize) -> Vec<String> {
     let heaviest = map.assignments.values().map(|assignment| assignment.weight).max().unwrap_or_default();
     if heaviest.0 as f64 <= 0.2 * mean {
         for (id, load) in loads.iter().filter(|(_, load)| (load.0 as f64 - mean).abs() > 0.2 * mean + 1.0) {
-            wrong.push(format!("defender-{id} carries {:.2} of the mean", load.0 as f64 / mean));
+            wrong.push(format!("worker {id} carries {:.2} of the mean", load.0 as f64 / mean));
         }
     }
     wrong

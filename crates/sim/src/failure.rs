@@ -81,8 +81,8 @@ impl ChaosRun {
         if let LeaseExpiry::AfterTerm(_) = self.lease_expiry {
             command.push_str(" --election-agent");
         }
-        if let Some(guard) = self.disabled_rule {
-            let _ = write!(command, " --disable-rule {guard:?}");
+        if let Some(rule) = self.disabled_rule {
+            let _ = write!(command, " --disable-rule {rule}");
         }
         command
     }

@@ -1,5 +1,5 @@
-//! What a worker does with a message: read the chart state, compute, write the results. A model of the pipeline, with the
-//! order and the rules of the real one.
+//! The handler of messages: reads the handler state, computes, and writes the results. A model of a real handler, with its
+//! order and its rules.
 
 use phalanx_cluster_core::{ProcessRequest, RequestId};
 
@@ -7,7 +7,7 @@ use crate::HashMap;
 use crate::log::decode;
 use crate::store::{History, Results, Store, mix};
 
-/// What a process remembers of a partition: the chart state after the last message it committed there.
+/// The cached handler state of a partition, after the last message that the process committed.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedState {
     number: u64,
@@ -37,12 +37,12 @@ pub(crate) struct Handler {
     pending: HashMap<u32, CachedState>,
 }
 
-/// How the chart state is found.
+/// The way to find the handler state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
     /// At exactly the committed position.
     Exact,
-    /// The newest, whoever wrote it.
+    /// The newest of any writer.
     Newest,
 }
 
@@ -65,7 +65,7 @@ impl Handler {
         self.memory.remove(&partition);
     }
 
-    /// Computes the results of a message. None if the chart state that should be there is not.
+    /// Computes the results of a message. Returns none if the required handler state is missing.
     pub(crate) fn compute(
         &mut self,
         partition: u32,
@@ -95,7 +95,7 @@ impl Handler {
         Some(results(partition, work, before, rows, counts, history))
     }
 
-    /// What is written for a dead message: nothing but the unchanged chart state at its position.
+    /// Returns the results of a dead letter: only the unchanged handler state at its position.
     pub(crate) fn dead_letter_results(
         partition: u32,
         work: &ProcessRequest,

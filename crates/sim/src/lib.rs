@@ -26,6 +26,7 @@ mod oracle;
 mod process;
 mod queue;
 mod rng;
+mod rules;
 mod store;
 mod world;
 
@@ -36,6 +37,7 @@ pub use faults::{Fault, Injection, RequestFault};
 pub use log::MessageKind;
 pub use oracle::{Counts, Violation};
 pub use phalanx_cluster_core::ProtocolRule;
+pub use rules::{EnvironmentRule, Rule, UnknownRule};
 pub use world::{ProcessId, Publication, ScheduledAction, Setup, World};
 
 /// Quick, and in the same order in every run.

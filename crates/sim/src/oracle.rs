@@ -84,7 +84,7 @@ struct Published {
     status: MessageStatus,
     /// How often a worker died while it processed this message.
     worker_crashes: u32,
-    /// A worker died while this message ran alone: then it may be condemned.
+    /// Whether a worker crashed while this message ran isolated: then it may be dead-lettered.
     crashed_isolated: bool,
 }
 
@@ -172,11 +172,11 @@ impl Oracle {
                     return;
                 }
                 Purpose::TouchMap | Purpose::PublishMap | Purpose::WriteState => "leads",
-                Purpose::Cursor | Purpose::ReleaseCursor => "swaps a cursor",
+                Purpose::Cursor | Purpose::ReleaseCursor => "writes a cursor",
                 _ => return,
             },
             Effect::Process { .. } => "starts a message",
-            Effect::RecordDeadLetter { .. } | Effect::PublishDeadLetter { .. } => "buries a message",
+            Effect::RecordDeadLetter { .. } | Effect::PublishDeadLetter { .. } => "dead-letters a message",
             _ => return,
         };
         self.check_fence(now, process, what);
@@ -374,11 +374,11 @@ impl Oracle {
         }
         let book = self.book(partition);
         let beside = book.running.iter().map(|(other, _)| *other).find(|other| *other != process);
-        let deaths = book.messages[message].worker_crashes;
+        let crashes = book.messages[message].worker_crashes;
         book.running.push((process, message));
-        if deaths > MAX_ATTEMPTS {
+        if crashes > MAX_ATTEMPTS {
             let what =
-                format!("message {number} of partition {partition} starts again after {deaths} deaths");
+                format!("message {number} of partition {partition} starts again after {crashes} crashes");
             self.violate(7, now, what);
         }
         if let Some(other) = beside.filter(|&other| undisturbed(other) && undisturbed(process)) {
@@ -444,7 +444,7 @@ impl Oracle {
         }
         if kind == MessageKind::Good && !died_alone {
             let what =
-                format!("message {number} of partition {partition} was condemned and has done nothing");
+                format!("message {number} of partition {partition} was dead-lettered and has done nothing");
             self.violate(7, now, what);
         }
     }
@@ -595,9 +595,9 @@ impl Oracle {
     ) {
         let book = self.book(partition);
         if book.fencing_token != is.fencing_token || book.owner != Some(process) {
-            let (take, taker) = (book.fencing_token, book.owner);
+            let (token, owner) = (book.fencing_token, book.owner);
             let what = format!(
-                "{process} commits partition {partition} by take {}; take {take} is {taker:?}'s",
+                "{process} commits partition {partition} by token {}; token {token} is {owner:?}'s",
                 is.fencing_token
             );
             self.violate(3, now, what);
@@ -648,7 +648,7 @@ impl Oracle {
         }
     }
 
-    /// A condemned message is passed: its letter must be there.
+    /// Checks that a skipped message has its dead letter.
     fn check_dead_letter_passed(&mut self, now: Time, partition: u32, message: usize, position: Position) {
         let book = self.book(partition);
         let history = book.history();
@@ -693,7 +693,7 @@ impl Oracle {
             self.violate(
                 4,
                 now,
-                format!("{which} is committed by take {} without its rows", is.fencing_token),
+                format!("{which} is committed by token {} without its rows", is.fencing_token),
             );
             return;
         };
@@ -704,18 +704,18 @@ impl Oracle {
             return;
         }
         if store.visible(partition, is.position, number) != written.visible {
-            self.violate(4, now, format!("the rows of {which} are not those of take {}", is.fencing_token));
+            self.violate(4, now, format!("the rows of {which} are not those of token {}", is.fencing_token));
         }
-        // After a lost cursor a message may be repeated while an attempt at a later one has left its alarm: that is put
-        // right when the later one is repeated.
+        // After a lost cursor a message may be repeated while an attempt at a later one has left its report: the later
+        // message corrects it when it is repeated.
         let later = status == MessageStatus::Reopened
-            && store.alarm(partition).is_some_and(|(said, _)| said > number);
-        if !later && store.alarm(partition) != Some((number, is.fencing_token)) {
-            let alarm = store.alarm(partition);
+            && store.latest_report(partition).is_some_and(|(said, _)| said > number);
+        if !later && store.latest_report(partition) != Some((number, is.fencing_token)) {
+            let report = store.latest_report(partition);
             self.violate(
                 4,
                 now,
-                format!("the alarm of {which} is {alarm:?}, not that of take {}", is.fencing_token),
+                format!("the latest report of {which} is {report:?}, not that of token {}", is.fencing_token),
             );
         }
         let book = self.book(partition);

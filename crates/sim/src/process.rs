@@ -108,7 +108,7 @@ pub(crate) struct Process {
     pub(crate) delayed_events: Vec<(Time, Bucket, Event)>,
     /// Its next request for this purpose is repeated after so long.
     pub(crate) repeats: Option<(Purpose, Duration)>,
-    /// The partitions whose bells it hears.
+    /// The partitions whose wake-ups it receives.
     pub(crate) subscriptions: BTreeSet<u32>,
 }
 

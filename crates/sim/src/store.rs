@@ -1,4 +1,4 @@
-//! The chart store: rows that carry their take and their time stamp, and know no fence.
+//! The result store: rows with a fencing token and a write timestamp. The store cannot fence a writer.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use phalanx_cluster_core::{Position, RecoveryPoint};
 
 use crate::HashMap;
 
-/// How many chart states of a partition are kept.
+/// The number of handler states of a partition that are kept.
 const MAX_STATES: usize = 16;
 
-/// What makes the history of a partition: a chain over every message that counts, and which numbers it has seen.
+/// The history of a partition: a chain over every message that counts, and the numbers it has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
     pub(crate) chain: u64,
@@ -39,7 +39,7 @@ pub(crate) fn mix(chain: u64, word: u64) -> u64 {
     z ^ (z >> 29)
 }
 
-/// A chart state at a position.
+/// A handler state at a position.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredState {
     time: WriteTimestamp,
@@ -51,7 +51,7 @@ pub(crate) struct StoredState {
     pub(crate) history: History,
 }
 
-/// What one processing writes.
+/// The results of one processing.
 #[derive(Clone, Debug)]
 pub(crate) struct Results {
     pub(crate) partition: u32,
@@ -62,9 +62,9 @@ pub(crate) struct Results {
     pub(crate) log_id: Option<LogId>,
     pub(crate) fencing_token: FencingToken,
     pub(crate) write_timestamp: WriteTimestamp,
-    /// Which indicators are written, and what they say; none for a dead or repeated message.
+    /// The indicators that are written, with their contents; none for a dead or repeated message.
     pub(crate) rows: Vec<(u8, u64)>,
-    /// Whether it is a message that counts: then it also writes the alarms of its partition.
+    /// Whether it is a message that counts: then it also writes the latest report of its partition.
     pub(crate) counts: bool,
     pub(crate) history: History,
 }
@@ -77,13 +77,13 @@ struct Row {
     content: u64,
 }
 
-/// Which rules the store and its readers follow.
+/// The rules that the store and its readers follow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreRules {
     /// A lower time never replaces a higher one.
     pub(crate) higher_wins: bool,
-    /// Readers ignore rows of other takes than the one that counts.
-    pub(crate) take_counts: bool,
+    /// Readers ignore rows of other fencing tokens than the one that counts.
+    pub(crate) token_counts: bool,
 }
 
 #[derive(Debug)]
@@ -93,8 +93,8 @@ pub(crate) struct Store {
     /// The time of each message's results, and the fencing token whose rows count.
     contexts: HashMap<(u32, Position), (WriteTimestamp, FencingToken)>,
     states: HashMap<u32, BTreeMap<Position, StoredState>>,
-    /// The last word on the alarm of a partition: its time, and the message and take that said it.
-    alarms: HashMap<u32, (WriteTimestamp, u64, FencingToken)>,
+    /// The latest report of a partition: its time, and the message and the fencing token that wrote it.
+    reports: HashMap<u32, (WriteTimestamp, u64, FencingToken)>,
 }
 
 impl Store {
@@ -104,7 +104,7 @@ impl Store {
             rows: HashMap::default(),
             contexts: HashMap::default(),
             states: HashMap::default(),
-            alarms: HashMap::default(),
+            reports: HashMap::default(),
         }
     }
 
@@ -124,8 +124,8 @@ impl Store {
         if wins(self.contexts.get(&(partition, position)).map(|known| known.0)) {
             self.contexts.insert((partition, position), (time, fencing_token));
         }
-        if results.counts && wins(self.alarms.get(&partition).map(|known| known.0)) {
-            self.alarms.insert(partition, (time, number, fencing_token));
+        if results.counts && wins(self.reports.get(&partition).map(|known| known.0)) {
+            self.reports.insert(partition, (time, number, fencing_token));
         }
         let states = self.states.entry(partition).or_default();
         if wins(states.get(&position).map(|known| known.time)) {
@@ -144,18 +144,18 @@ impl Store {
         }
     }
 
-    /// The chart state at exactly that position.
+    /// Returns the handler state at exactly that position.
     pub(crate) fn state_at(&self, partition: u32, position: Position) -> Option<&StoredState> {
         self.states.get(&partition)?.get(&position)
     }
 
-    /// The newest chart state, whoever wrote it.
+    /// Returns the newest handler state of any writer.
     pub(crate) fn newest(&self, partition: u32) -> Option<(Position, &StoredState)> {
         self.states.get(&partition)?.last_key_value().map(|(position, state)| (*position, state))
     }
 
-    /// How far a partition came.
-    pub(crate) fn origin(&self, partition: u32) -> Option<RecoveryPoint> {
+    /// Returns the recovery point of a partition.
+    pub(crate) fn recovery_point(&self, partition: u32) -> Option<RecoveryPoint> {
         let (newest, state) = self.newest(partition)?;
         Some(RecoveryPoint {
             newest,
@@ -169,19 +169,19 @@ impl Store {
         })
     }
 
-    /// What a reader sees of a message: a sum over its rows.
+    /// Returns what a reader sees of a message: a sum over its rows.
     pub(crate) fn visible(&self, partition: u32, position: Position, number: u64) -> u64 {
         let token = self.contexts.get(&(partition, position)).map(|context| context.1);
         let rows = self.rows.get(&(partition, number)).into_iter().flat_map(|rows| rows.iter());
         let counted = rows.filter(|(_, row)| {
-            !self.rules.take_counts || row.position == position && Some(row.fencing_token) == token
+            !self.rules.token_counts || row.position == position && Some(row.fencing_token) == token
         });
         counted.fold(0, |sum, (indicator, row)| mix(sum, row.content ^ u64::from(*indicator)))
     }
 
-    /// The message and the take that said the last word on the alarm of a partition.
-    pub(crate) fn alarm(&self, partition: u32) -> Option<(u64, FencingToken)> {
-        self.alarms.get(&partition).map(|&(_, number, token)| (number, token))
+    /// Returns the message and the fencing token of the latest report of a partition.
+    pub(crate) fn latest_report(&self, partition: u32) -> Option<(u64, FencingToken)> {
+        self.reports.get(&partition).map(|&(_, number, token)| (number, token))
     }
 }
 

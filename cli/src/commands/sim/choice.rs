@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use phalanx_cluster::core::Config;
-use phalanx_sim::{Fault, ProtocolRule, RequestFault};
+use phalanx_sim::{Fault, RequestFault, Rule, Setup, UnknownRule};
 
 /// `A..B`, without B.
 pub(super) fn seeds(text: &str) -> Result<Range<u64>, String> {
@@ -60,14 +59,11 @@ fn names() -> String {
     names.join(", ")
 }
 
-/// A rule, by the name it has in the code.
-pub(super) fn guard(name: &str) -> Result<ProtocolRule, String> {
-    let Some(guard) = ProtocolRule::ALL.into_iter().find(|guard| format!("{guard:?}") == name) else {
-        let names: Vec<String> = ProtocolRule::ALL.iter().map(|guard| format!("{guard:?}")).collect();
-        return Err(format!("there is no rule {name:?}; there are: {}", names.join(", ")));
-    };
-    if !Config::default().disable_rule(guard) {
+/// Parses the name of a rule of the protocol or of its environment.
+pub(super) fn rule(name: &str) -> Result<Rule, String> {
+    let rule: Rule = name.parse().map_err(|error: UnknownRule| error.to_string())?;
+    if !Setup::default().disable_rule(rule) {
         return Err("this build keeps every rule; one with the feature `mutants` can work without".to_owned());
     }
-    Ok(guard)
+    Ok(rule)
 }

@@ -14,7 +14,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use phalanx_cluster::core::{Config, LeaseExpiry};
 use phalanx_sim::chaos::{ChaosOutcome, ChaosRun};
-use phalanx_sim::{FailureReport, Injection, ProtocolRule, Totals, run_many};
+use phalanx_sim::{FailureReport, Injection, Rule, Totals, run_many};
 
 use choice::Faults;
 use report::Report;
@@ -69,9 +69,9 @@ pub(crate) struct Sim {
     #[arg(long)]
     json: bool,
 
-    /// Work without one rule of the protocol, to see what breaks (only in a build with the feature `mutants`).
-    #[arg(long, alias = "without", value_name = "RULE", hide = true, value_parser = choice::guard)]
-    disable_rule: Option<ProtocolRule>,
+    /// Rule of the protocol or of its environment to run without (only in a build with the feature `mutants`).
+    #[arg(long, alias = "without", value_name = "RULE", hide = true, value_parser = choice::rule)]
+    disable_rule: Option<Rule>,
 }
 
 impl Sim {

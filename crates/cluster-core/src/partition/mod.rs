@@ -26,7 +26,7 @@ use super::types::{Entry, Revision, Sequence, Time, Value, Version};
 const RETRY: Duration = Duration::from_millis(200);
 /// How long to wait for the store before it is asked again, at first and at most.
 const STORE_RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
-/// After a bell that rang before its message was stored, the log is read again after these.
+/// Delays of repeated reads after a wake-up that came before its message was stored.
 const EARLY_WAKE_UP_DELAYS: [Duration; 3] =
     [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
 
@@ -64,7 +64,7 @@ enum CursorUpdate {
     SkipDeadLetter(Message),
     /// To count a failure.
     RecordFailure(Message),
-    /// To condemn a message.
+    /// To dead-letter a message.
     RecordDeadLetter(Message),
     /// To have a take of its own for the attempt after the store is back.
     RenewToken,
@@ -147,7 +147,7 @@ pub(super) struct Partition {
     stored: Option<StoredCursor>,
     /// The log as it was found after the cursor was read.
     log: Option<LogInfo>,
-    /// The cursor is ours: taken in this life, and not found to be somebody else's since.
+    /// Whether this incarnation took the cursor over and has not seen another owner since.
     owns_cursor: bool,
     /// What the handler remembers of this partition is what is committed.
     cache_valid: bool,
@@ -159,9 +159,9 @@ pub(super) struct Partition {
     pending_watermark: Sequence,
     /// The last message of this partition that the log was found to hold.
     last: Option<LastMessage>,
-    /// A bell rang that was not answered yet.
+    /// A wake-up that no read has followed yet.
     wake_up_pending: bool,
-    /// How often the log was read in vain since the bell.
+    /// The number of empty reads of the log since the wake-up.
     empty_reads: usize,
     /// How often the store was asked in vain.
     store_failures: u32,
@@ -238,8 +238,8 @@ impl Partition {
                 .is_some_and(|known| known.cursor.needs_isolation() && !known.cursor.isolated)
     }
 
-    /// Whether its message runs, or is about to run, with nothing beside it: until the cursor says otherwise, the death
-    /// of this worker would condemn it.
+    /// Whether its message runs, or is about to run, isolated: until the cursor says otherwise, a crash of this worker
+    /// dead-letters it.
     pub(super) fn is_isolated(&self) -> bool {
         let begins = |swap: &PendingUpdate| matches!(swap.goal, CursorUpdate::Isolate(_));
         let says_so = self.stored.as_ref().is_some_and(|known| known.cursor.isolated);

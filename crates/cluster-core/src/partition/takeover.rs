@@ -107,7 +107,7 @@ impl Partition {
         let (Activity::AwaitingHandover { since }, Some(known)) = (&self.activity, &self.stored) else {
             return;
         };
-        let gainer = TakeoverContext {
+        let new_owner = TakeoverContext {
             me: ctx.consumer.me,
             map: ctx.consumer.map,
             config: ctx.consumer.config,
@@ -115,7 +115,7 @@ impl Partition {
             clock: ctx.consumer.clock,
             waited: ctx.consumer.now.saturating_sub(*since),
         };
-        match decide_takeover(&known.cursor, &gainer) {
+        match decide_takeover(&known.cursor, &new_owner) {
             TakeoverDecision::Wait => {}
             TakeoverDecision::ReadMap => *ctx.needs_map = true,
             TakeoverDecision::TakeOver(predecessor) => self.take_over(predecessor, ctx),

@@ -38,11 +38,11 @@ pub const MAX_WEIGHT: Weight = Weight(1 << 40);
 /// One partition, as the planner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannerInput<'a> {
-    /// Its name, `tool:partition` for the defender.
+    /// Its name.
     pub name: &'a str,
-    /// What it costs its owner.
+    /// The weight of the partition.
     pub weight: Weight,
-    /// Who owned it in the previous map, if anybody did.
+    /// The owner in the previous map, if there was one.
     pub previous: Option<u32>,
 }
 

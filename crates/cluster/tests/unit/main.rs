@@ -12,3 +12,4 @@ mod shell;
 mod shell_faults;
 mod shell_hooks;
 mod shell_rude;
+mod stores;

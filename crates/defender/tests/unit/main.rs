@@ -12,6 +12,7 @@ mod metrics;
 mod moves;
 mod pipeline;
 mod remembering;
+mod rules;
 mod store_away;
 mod store_sqlite;
 mod strategy_reload;

@@ -8,7 +8,7 @@
 //!
 //! let addresses = ["10.0.0.1:9090".to_owned(), "10.0.0.2:9090".to_owned(), "10.0.0.3:9090".to_owned()];
 //! let client = Client::new(&addresses, &Security::default())?;
-//! let candidacy = Candidacy::new("fab-1", "defender-5", Duration::from_secs(10));
+//! let candidacy = Candidacy::new("fab-1", "worker-5", Duration::from_secs(10));
 //! if let Acquired::Leads(mut held) = client.acquire(&candidacy).await? {
 //!     while !held.is_over() {
 //!         // lead, and before half of the term is over:

@@ -27,6 +27,7 @@ use crate::oracle::{Counts, Oracle, Violation};
 use crate::process::{Bucket, Clock, Process};
 use crate::queue::EventQueue;
 use crate::rng::Rng;
+use crate::rules::{EnvironmentRule, Rule};
 use crate::store::{Results, Store, StoreRules, context_name, mix};
 
 /// One way between a process and the broker.
@@ -56,12 +57,40 @@ pub struct Setup {
     pub traffic: Option<Duration>,
     /// The seed of the traffic, and of how long messages take.
     pub seed: u64,
+    /// The rule of the environment to run without, in a build that can.
+    pub disabled_rule: Option<EnvironmentRule>,
+}
+
+impl Setup {
+    /// Disables a rule of the protocol or of its environment. Returns whether this build can: only one with the feature
+    /// `mutants` of the core does.
+    pub fn disable_rule(&mut self, rule: Rule) -> bool {
+        match rule {
+            Rule::Protocol(rule) => self.config.disable_rule(rule),
+            Rule::Environment(rule) => {
+                self.disabled_rule = Some(rule);
+                !self.enforces(rule)
+            }
+        }
+    }
+
+    /// Whether a rule of the environment is enforced: always, except in a test that disables it.
+    pub fn enforces(&self, rule: EnvironmentRule) -> bool {
+        !ProtocolRule::CAN_BE_DISABLED || self.disabled_rule != Some(rule)
+    }
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let retention = Duration::from_secs(7 * 24 * 3600);
-        Self { config: Config::default(), partitions: 300, retention, traffic: None, seed: 1 }
+        Self {
+            config: Config::default(),
+            partitions: 300,
+            retention,
+            traffic: None,
+            seed: 1,
+            disabled_rule: None,
+        }
     }
 }
 
@@ -227,8 +256,8 @@ impl World {
         let partitions = names.iter().enumerate().map(|(i, name)| (name.clone(), weight(i))).collect();
         let numbers = names.iter().enumerate().map(|(i, name)| (name.clone(), i as u32)).collect();
         let rules = StoreRules {
-            higher_wins: setup.config.enforces(ProtocolRule::HigherTokenWins),
-            take_counts: setup.config.enforces(ProtocolRule::ReadersFollowToken),
+            higher_wins: setup.enforces(EnvironmentRule::HigherTokenWins),
+            token_counts: setup.enforces(EnvironmentRule::ReadersFollowToken),
         };
         let mut world = Self {
             now: Time::ZERO,
@@ -476,7 +505,7 @@ impl World {
         self.schedule_deadline(process);
     }
 
-    /// Tells the ledger which cursor a process is about to write, and when it releases its id by itself.
+    /// Tells the oracle which cursor a process is about to write, and when it releases its id by itself.
     fn note_cursor_write(&mut self, process: ProcessId, effect: &Effect) {
         match effect {
             Effect::Write { request_id, key: Key::Cursor(name), .. } => {
@@ -521,11 +550,7 @@ impl World {
         }
         let taken_away = target.worker.history().last().is_some_and(|last| last.cause == "identity lost");
         if let Some(lost) = target.held.filter(|_| !target.disturbed && taken_away) {
-            self.oracle.violate(
-                11,
-                now,
-                format!("{process} lost defender-{lost} although nothing befell it"),
-            );
+            self.oracle.violate(11, now, format!("{process} lost worker id {lost} although it had no fault"));
         }
         self.processes[process.index()].held = holds;
         self.check_unique_id(process);
@@ -557,7 +582,7 @@ impl World {
         let due = target.worker.next_deadline().filter(|_| target.alive).map(|due| target.world_time(due));
         if due != target.wake {
             let earlier = due.is_some_and(|due| target.wake.is_none_or(|wake| due < wake || wake < now));
-            // A later alarm replaces an earlier one when that has rung.
+            // A later deadline replaces an earlier one when that is over.
             if earlier || due.is_none() || target.wake.is_none() {
                 target.wake = due;
                 if let Some(due) = due {
@@ -591,10 +616,10 @@ impl World {
                 self.oracle.doubt(process, partition);
             }
             Effect::Assign { version, added, removed } => {
-                let bells = &mut self.processes[process.index()].subscriptions;
-                bells.extend(added.iter().map(|name| self.numbers[name]));
+                let subscriptions = &mut self.processes[process.index()].subscriptions;
+                subscriptions.extend(added.iter().map(|name| self.numbers[name]));
                 for name in &removed {
-                    bells.remove(&self.numbers[name]);
+                    subscriptions.remove(&self.numbers[name]);
                 }
                 if !removed.is_empty() {
                     self.later(RELEASE_TIME, SimEvent::Arrival(process, Event::Released(version)));

@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// Tells the ledger that a process is shown old cursors.
+    /// Tells the oracle that a process is shown old cursors.
     fn doubt_cursors(&mut self, process: ProcessId, effect: &Effect) {
         let names = match effect {
             Effect::Read { key: Key::Cursor(name), .. } => std::slice::from_ref(name),
@@ -119,7 +119,7 @@ impl World {
 
     /// Without the rule, claims that were not renewed for half a minute of the broker's clock are gone.
     pub(super) fn expire_claims(&mut self) {
-        if self.setup.config.enforces(ProtocolRule::NoShortTtl) {
+        if self.setup.enforces(EnvironmentRule::NoShortTtl) {
             return;
         }
         let limit = self.micros() - 30_000_000;

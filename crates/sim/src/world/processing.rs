@@ -60,15 +60,15 @@ impl World {
         if run.work.ignore_cache {
             self.processes[process.index()].handler.forget(partition);
         }
-        // The chart state is read at the beginning; the results of it are written at the end.
+        // The handler state is read at the beginning, and the results are written at the end.
         if matches!(step, ProcessingStep::Store) {
-            let exact = self.setup.config.enforces(ProtocolRule::StateAtCommitted);
+            let exact = self.setup.enforces(EnvironmentRule::StateAtCommitted);
             let lookup = if exact { Lookup::Exact } else { Lookup::Newest };
             let handler = &mut self.processes[process.index()].handler;
             run.results = handler.compute(partition, &run.work, self.strategy, lookup, &self.store);
             if run.results.is_none() {
                 let at = run.work.committed;
-                let what = format!("{process} finds no chart state of partition {partition} at {at:?}");
+                let what = format!("{process} finds no handler state of partition {partition} at {at:?}");
                 self.oracle.violate(5, now, what);
             }
         }
@@ -142,7 +142,7 @@ impl World {
                 return;
             }
             Some(_) => ProcessOutcome::Unavailable,
-            None => ProcessOutcome::Failed("no chart state".into()),
+            None => ProcessOutcome::Failed("no handler state".into()),
         };
         self.later(STORE_TIMEOUT, SimEvent::Arrival(process, Event::Processed { request_id, outcome }));
     }
@@ -164,8 +164,8 @@ impl World {
                 (STORE_TIMEOUT, Event::RecoveryPointRead { request_id, result: Err(ReadError) })
             }
             Effect::ReadRecoveryPoint { request_id, partition } => {
-                let origin = self.store.origin(self.numbers[&partition]);
-                (LATENCY * 2, Event::RecoveryPointRead { request_id, result: Ok(origin) })
+                let point = self.store.recovery_point(self.numbers[&partition]);
+                (LATENCY * 2, Event::RecoveryPointRead { request_id, result: Ok(point) })
             }
             Effect::RecordDeadLetter { request_id, partition, work, .. } => {
                 let partition = self.numbers[&partition];
@@ -181,7 +181,7 @@ impl World {
                         self.oracle.violate(
                             5,
                             now,
-                            format!("{process} finds no chart state of {partition} at {at:?}"),
+                            format!("{process} finds no handler state of {partition} at {at:?}"),
                         );
                         (STORE_TIMEOUT, Event::DeadLetterStep { request_id, happened: false })
                     }

@@ -56,7 +56,7 @@ impl World {
 
     pub(super) fn append(&mut self, partition: u32, id: u64, number: u64, kind: MessageKind) {
         self.expire();
-        let id = if self.setup.config.enforces(ProtocolRule::MessageIds) { (partition, id) } else { (0, id) };
+        let id = if self.setup.enforces(EnvironmentRule::MessageIds) { (partition, id) } else { (0, id) };
         let (now, micros) = (self.now, self.micros());
         // Without the rule the broker takes it for a repetition and acknowledges it all the same.
         let acknowledged =

@@ -1,4 +1,4 @@
-//! What the schedules share: a calm fleet with one rule taken out, and what broke.
+//! Helpers of the schedules: a calm fleet without one rule, and the broken invariants.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(unreachable_pub, reason = "a module that test files share")]
@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use phalanx_cluster_core::types::Time;
-use phalanx_cluster_core::{Config, ProtocolRule, WorkerState};
-use phalanx_sim::{ProcessId, Setup, World};
+use phalanx_cluster_core::{Config, WorkerState};
+use phalanx_sim::{ProcessId, Rule, Setup, World};
 
 pub fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -33,18 +33,18 @@ pub fn wait(world: &mut World, time: Duration) {
     world.run_until(end);
 }
 
-/// A calm fleet after a minute, with one rule taken out.
-pub fn fleet(
-    without: Option<ProtocolRule>,
-    workers: u32,
-    fleet_size: Option<u32>,
-) -> (World, Vec<ProcessId>) {
-    fleet_with(Config { fleet_size, disabled_rule: without, ..Config::default() }, workers)
+/// A calm fleet after a minute, without one rule.
+pub fn fleet(without: Option<Rule>, workers: u32, fleet_size: Option<u32>) -> (World, Vec<ProcessId>) {
+    fleet_with(without, Config { fleet_size, ..Config::default() }, workers)
 }
 
-/// A calm fleet after a minute, with a configuration of its own.
-pub fn fleet_with(config: Config, workers: u32) -> (World, Vec<ProcessId>) {
-    let mut world = World::new(Setup { config, partitions: 300, ..Setup::default() });
+/// A calm fleet after a minute, with a configuration of its own and without one rule.
+pub fn fleet_with(without: Option<Rule>, config: Config, workers: u32) -> (World, Vec<ProcessId>) {
+    let mut setup = Setup { config, partitions: 300, ..Setup::default() };
+    if let Some(rule) = without {
+        assert!(setup.disable_rule(rule), "this build can disable {rule}");
+    }
+    let mut world = World::new(setup);
     // Their heartbeats are spread over the interval, as in life.
     let start = |world: &mut World, turn: u32| {
         world.run_until(at_ms(u64::from(turn) * 370));
@@ -75,12 +75,13 @@ pub fn unless(holds: bool, promise: &str) -> Vec<String> {
 
 /// The schedule is clean with the rule, and not without it.
 #[track_caller]
-pub fn needs(guard: ProtocolRule, schedule: impl Fn(Option<ProtocolRule>) -> Vec<String>) {
+pub fn needs(rule: impl Into<Rule>, schedule: impl Fn(Option<Rule>) -> Vec<String>) {
+    let rule = rule.into();
     let with = schedule(None);
     assert!(with.is_empty(), "with every rule: {with:#?}");
-    let without = schedule(Some(guard));
-    assert!(!without.is_empty(), "without {guard:?} nothing breaks");
-    println!("without {guard:?}: {}", without[0]);
+    let without = schedule(Some(rule));
+    assert!(!without.is_empty(), "without {rule} nothing breaks");
+    println!("without {rule}: {}", without[0]);
 }
 
 /// A map as the scenarios state it: second, version, lifecycle, workers, partitions moved.

@@ -1,10 +1,10 @@
-//! For each rule of the protocol that can be taken out, a schedule in which a promise breaks without it and holds with it.
+//! For each rule of the protocol and of its environment, a schedule in which an invariant breaks without it and holds with it.
 
 use crate::common;
 use crate::common::{at, at_ms, broken, fleet, ms, needs, s, unless, wait};
 use phalanx_cluster_core::types::{Key, WorkerId};
 use phalanx_cluster_core::{ProtocolRule, Purpose, WorkerState};
-use phalanx_sim::{MessageKind, ProcessId, World};
+use phalanx_sim::{EnvironmentRule, MessageKind, ProcessId, World};
 
 #[test]
 fn the_fence_counts_from_the_sending() {
@@ -39,7 +39,7 @@ fn only_heartbeats_count_for_the_fence() {
 }
 
 #[test]
-fn the_fence_is_left_in_order() {
+fn the_fence_opens_in_order() {
     needs(ProtocolRule::FenceExitOrder, |without| {
         let (mut world, processes) = fleet(without, 5, Some(5));
         world.start();
@@ -93,7 +93,7 @@ fn free_ids_of_the_map_come_first() {
 }
 
 #[test]
-fn the_graces_of_the_last_leader_are_inherited() {
+fn the_grace_periods_of_the_last_leader_are_inherited() {
     needs(ProtocolRule::InheritGracePeriods, |without| {
         let (mut world, processes) = fleet(without, 10, Some(10));
         // Worker 4 leaves at second 60: its partitions wait until 105. Its farewell has expired when a newcomer arrives,
@@ -114,7 +114,7 @@ fn the_graces_of_the_last_leader_are_inherited() {
 }
 
 #[test]
-fn a_grace_counts_from_the_leavers_own_farewell() {
+fn a_grace_period_counts_from_its_own_leave_record() {
     needs(ProtocolRule::GracePeriodPerId, |without| {
         let (mut world, processes) = fleet(without, 10, Some(10));
         // One leaves for good; another leaves half a minute later, and its successor comes when its grace is not over.
@@ -158,7 +158,7 @@ fn missing_is_not_crashed() {
 }
 
 #[test]
-fn retained_values_are_no_sign_of_life() {
+fn retained_values_do_not_prove_liveness() {
     needs(ProtocolRule::RetainedIsNotAlive, |without| {
         let (mut world, processes) = fleet(without, 30, None);
         processes.into_iter().for_each(|process| world.kill(process));
@@ -173,7 +173,7 @@ fn retained_values_are_no_sign_of_life() {
 }
 
 #[test]
-fn an_emergency_is_evened_out() {
+fn an_emergency_is_rebalanced_later() {
     needs(ProtocolRule::RebalanceAfterEmergency, |without| {
         let (mut world, processes) = fleet(without, 5, None);
         (0..3).for_each(|_| {
@@ -224,7 +224,7 @@ fn a_version_is_above_every_version_seen() {
 }
 
 #[test]
-fn a_new_leader_touches_the_map_first() {
+fn a_new_leader_claims_the_map_first() {
     needs(ProtocolRule::ClaimMapFirst, |without| {
         let (mut world, processes) = fleet(without, 5, None);
         world.start();
@@ -250,7 +250,7 @@ fn a_new_leader_touches_the_map_first() {
 }
 
 #[test]
-fn ids_are_given_back_by_compare_and_swap() {
+fn ids_are_released_by_compare_and_swap() {
     needs(ProtocolRule::ReleaseByCas, |without| {
         let (mut world, processes) = fleet(without, 3, Some(3));
         let standby = world.start();
@@ -265,7 +265,7 @@ fn ids_are_given_back_by_compare_and_swap() {
 }
 
 #[test]
-fn the_id_is_given_back_last() {
+fn the_id_is_released_last() {
     needs(ProtocolRule::ReleaseIdLast, |without| {
         let (mut world, processes) = fleet(without, 3, Some(3));
         world.start();
@@ -303,7 +303,7 @@ fn the_claim_is_read_before_the_heartbeat_and_then_freed() {
 
 #[test]
 fn claims_do_not_expire_while_the_broker_is_away() {
-    needs(ProtocolRule::NoShortTtl, |without| {
+    needs(EnvironmentRule::NoShortTtl, |without| {
         let (mut world, processes) = fleet(without, 5, Some(5));
         world.start();
         world.run_until(at(65));
@@ -325,7 +325,7 @@ fn is_ready(world: &World, pod: ProcessId, standby_counts: bool) -> bool {
 
 #[test]
 fn a_standby_is_ready() {
-    needs(ProtocolRule::StandbyIsReady, |without| {
+    needs(EnvironmentRule::StandbyIsReady, |without| {
         // Surge 1, unavailable 0: an old pod is stopped only when a new one is ready.
         let (mut world, mut old) = fleet(None, 5, Some(5));
         while !old.is_empty() && world.now() < at(200) {

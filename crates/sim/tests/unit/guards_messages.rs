@@ -1,11 +1,11 @@
-//! For each rule about cursors, rows and dead letters, a schedule in which a promise breaks without it and holds with it.
+//! For each rule about cursors, rows and dead letters, a schedule in which an invariant breaks without it and holds with it.
 
 use crate::common::{breached, broken, fleet, fleet_with, ms, needs, s, wait};
 use phalanx_cluster_core::{Config, ProtocolRule};
-use phalanx_sim::{MessageKind, ProcessId, World};
+use phalanx_sim::{EnvironmentRule, MessageKind, ProcessId, Rule, World};
 
 /// Three calm workers; a partition of the second one, and the workers.
-fn three(without: Option<ProtocolRule>) -> (World, u32, [ProcessId; 3]) {
+fn three(without: Option<Rule>) -> (World, u32, [ProcessId; 3]) {
     let (mut world, processes) = fleet(without, 3, None);
     let partition = world.partition_of(1).expect("worker 1 has partitions");
     // A first message, so that its cursor is held.
@@ -22,7 +22,7 @@ fn until_rows(world: &mut World, partition: u32) -> u64 {
 }
 
 #[test]
-fn a_cursor_is_taken_before_the_first_message() {
+fn a_cursor_is_taken_over_before_the_first_message() {
     needs(ProtocolRule::TakeOverFirst, |without| {
         let (mut world, partition, [_, _, _]) = three(without);
         world.reassign(partition, 2);
@@ -34,7 +34,7 @@ fn a_cursor_is_taken_before_the_first_message() {
 }
 
 #[test]
-fn a_partition_that_was_lost_and_regained_is_taken_anew() {
+fn a_partition_that_was_removed_and_added_gets_a_new_token() {
     needs(ProtocolRule::NewTokenAfterReassignment, |without| {
         let (mut world, partition, [_, a, b]) = three(without);
         world.reassign(partition, 2);
@@ -55,7 +55,7 @@ fn a_partition_that_was_lost_and_regained_is_taken_anew() {
 }
 
 #[test]
-fn a_gainer_waits_for_exactly_its_version() {
+fn a_new_owner_waits_for_exactly_its_version() {
     needs(ProtocolRule::ExactVersion, |without| {
         let (mut world, partition, [_, a, b]) = three(without);
         world.publish(partition, MessageKind::NeverEnds);
@@ -78,8 +78,8 @@ fn a_gainer_waits_for_exactly_its_version() {
 }
 
 #[test]
-fn the_chart_state_is_read_at_exactly_the_committed_position() {
-    needs(ProtocolRule::StateAtCommitted, |without| {
+fn the_handler_state_is_read_at_exactly_the_committed_position() {
+    needs(EnvironmentRule::StateAtCommitted, |without| {
         let (mut world, partition, [_, a, _]) = three(without);
         until_rows(&mut world, partition);
         world.kill(a);
@@ -89,8 +89,8 @@ fn the_chart_state_is_read_at_exactly_the_committed_position() {
 }
 
 #[test]
-fn a_lower_take_never_replaces_a_higher() {
-    needs(ProtocolRule::HigherTokenWins, |without| {
+fn a_lower_fencing_token_never_replaces_a_higher_one() {
+    needs(EnvironmentRule::HigherTokenWins, |without| {
         let (mut world, partition, [_, a, _]) = three(without);
         // A's rows get stuck on their way, and A dies; B commits by another strategy; then A's rows land.
         world.publish(partition, MessageKind::Good);
@@ -105,7 +105,7 @@ fn a_lower_take_never_replaces_a_higher() {
 }
 
 #[test]
-fn stamps_grow_although_the_clock_of_the_broker_steps_back() {
+fn write_timestamps_grow_although_the_clock_of_the_broker_steps_back() {
     needs(ProtocolRule::MonotonicTimestamps, |without| {
         let (mut world, partition, _) = three(without);
         world.step_broker_clock(-5_000_000);
@@ -116,8 +116,8 @@ fn stamps_grow_although_the_clock_of_the_broker_steps_back() {
 }
 
 #[test]
-fn readers_follow_the_take_that_counts() {
-    needs(ProtocolRule::ReadersFollowToken, |without| {
+fn readers_follow_the_fencing_token_that_counts() {
+    needs(EnvironmentRule::ReadersFollowToken, |without| {
         let (mut world, partition, [_, a, _]) = three(without);
         until_rows(&mut world, partition);
         world.kill(a);
@@ -128,7 +128,7 @@ fn readers_follow_the_take_that_counts() {
 }
 
 #[test]
-fn what_is_remembered_is_dropped_at_every_take() {
+fn the_cache_is_dropped_at_every_takeover() {
     needs(ProtocolRule::CacheDropped, |without| {
         let (mut world, partition, _) = three(without);
         for owner in [2, 1] {
@@ -150,7 +150,7 @@ fn lose_the_answer_to_a_commit(world: &mut World, partition: u32, a: ProcessId, 
 }
 
 #[test]
-fn a_swap_without_an_answer_is_settled_first() {
+fn an_unanswered_cursor_write_is_verified_first() {
     needs(ProtocolRule::VerifyUnknownFirst, |without| {
         let (mut world, partition, [_, a, _]) = three(without);
         lose_the_answer_to_a_commit(&mut world, partition, a, ms(2_500));
@@ -160,7 +160,7 @@ fn a_swap_without_an_answer_is_settled_first() {
 }
 
 #[test]
-fn cursors_are_taken_anew_after_the_fence() {
+fn cursors_get_a_new_token_after_the_fence() {
     needs(ProtocolRule::NewTokenAfterFence, |without| {
         let (mut world, partition, [_, a, _]) = three(without);
         lose_the_answer_to_a_commit(&mut world, partition, a, ms(4_900));
@@ -170,7 +170,7 @@ fn cursors_are_taken_anew_after_the_fence() {
 }
 
 #[test]
-fn a_take_from_the_dead_counts_against_the_message() {
+fn a_takeover_after_a_crash_counts_against_the_message() {
     needs(ProtocolRule::CrashesCount, |without| {
         let (mut world, partition, _) = three(without);
         world.publish(partition, MessageKind::CrashesWorker);
@@ -180,7 +180,7 @@ fn a_take_from_the_dead_counts_against_the_message() {
 }
 
 #[test]
-fn nothing_is_condemned_for_deaths_before_it_ran_alone() {
+fn a_message_is_isolated_before_crashes_dead_letter_it() {
     needs(ProtocolRule::IsolateFirst, |without| {
         let (mut world, partition, _) = three(without);
         // The neighbours of a message that kills are there every time.
@@ -196,7 +196,7 @@ fn nothing_is_condemned_for_deaths_before_it_ran_alone() {
 }
 
 #[test]
-fn a_death_sentence_stands_in_the_cursor_before_it_is_published() {
+fn a_dead_letter_is_recorded_in_the_cursor_before_it_is_published() {
     needs(ProtocolRule::RecordDeadLetterFirst, |without| {
         let (mut world, partition, _) = three(without);
         world.publish(partition, MessageKind::Poison);
@@ -206,7 +206,7 @@ fn a_death_sentence_stands_in_the_cursor_before_it_is_published() {
 }
 
 #[test]
-fn a_dead_letter_leaves_the_unchanged_chart_state() {
+fn a_dead_letter_stores_the_unchanged_handler_state() {
     needs(ProtocolRule::DeadLetterWritesState, |without| {
         let (mut world, partition, _) = three(without);
         world.publish(partition, MessageKind::Poison);
@@ -217,8 +217,8 @@ fn a_dead_letter_leaves_the_unchanged_chart_state() {
 }
 
 #[test]
-fn the_id_of_a_notification_names_its_partition() {
-    needs(ProtocolRule::MessageIds, |without| {
+fn the_id_of_a_message_names_its_partition() {
+    needs(EnvironmentRule::MessageIds, |without| {
         let (mut world, _, _) = three(without);
         for partition in world.partitions_of(2) {
             world.publish(partition, MessageKind::Good);
@@ -258,7 +258,7 @@ fn positions_and_dead_letters_carry_the_generation() {
 }
 
 #[test]
-fn a_cursor_made_anew_starts_at_the_predecessor_in_the_store() {
+fn a_recreated_cursor_starts_at_the_predecessor_in_the_store() {
     needs(ProtocolRule::RecoverFromStore, |without| {
         let (mut world, partition, [_, a, _]) = three(without);
         until_rows(&mut world, partition);
@@ -284,10 +284,10 @@ fn the_identity_of_the_log_is_read_after_the_cursor() {
 }
 
 #[test]
-fn the_holder_reads_its_cursor_at_each_map() {
+fn the_owner_reads_its_cursor_at_each_map() {
     needs(ProtocolRule::OwnerRereadsCursor, |without| {
-        let config = Config { disabled_rule: without, process_timeout: ms(400), ..Config::default() };
-        let (mut world, processes) = fleet_with(config, 3);
+        let config = Config { process_timeout: ms(400), ..Config::default() };
+        let (mut world, processes) = fleet_with(without, config, 3);
         let (a, b) = (processes[1], processes[2]);
         let partition = world.partition_of(1).expect("worker 1 has partitions");
         world.publish(partition, MessageKind::Good);
@@ -295,7 +295,7 @@ fn the_holder_reads_its_cursor_at_each_map() {
         // A does not see version 2; B takes when its patience ends; version 3 gives the partition back to A.
         world.drop_map_event(a);
         world.reassign(partition, 2);
-        // Nor does it hear the bell.
+        // Nor does it receive the wake-up.
         let until = world.now() + ms(1);
         world.cut_in(a, until);
         world.publish(partition, MessageKind::NeverEnds);

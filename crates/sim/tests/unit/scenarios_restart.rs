@@ -43,7 +43,7 @@ fn kill(world: &mut World) {
     }
 }
 
-/// Makes the chart store unavailable, so that messages stay pending.
+/// Makes the result store unavailable, so that messages stay pending.
 fn lose_store(world: &mut World) {
     let until = world.now() + s(3600);
     world.store_away(until);
