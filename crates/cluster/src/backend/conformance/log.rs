@@ -157,7 +157,7 @@ pub async fn messages_expire_and_the_first_sequence_says_so(fixture: &dyn Fixtur
     assert_eq!(append(&*log, &a, "3").await, 3);
 }
 
-/// Chambers nobody has listed are found.
+/// Subjects with messages are found without a list.
 pub async fn subjects_are_listed_with_their_counts(fixture: &dyn Fixture) {
     let config = log_config();
     let log = open_log(fixture, &config).await;
