@@ -1,4 +1,4 @@
-//! A defender beside another application, and on buckets of a version that knew no groups.
+//! A defender on one account with another application, and on buckets of a version without groups.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +66,7 @@ fn a_defender_and_another_application_on_one_account_process_all_their_messages(
     runtime.block_on(worker.shutdown());
 }
 
-/// What the last version without groups stored: two defenders with four chambers, recorded from its processes.
+/// Values of the last version without groups: two defenders with four chambers, recorded from its processes.
 const MAP: &str = include_str!("fixtures/map.json");
 const STATE: &str = include_str!("fixtures/state.json");
 const LEASE: &str = include_str!("fixtures/lease.json");
@@ -102,7 +102,7 @@ fn a_fleet_of_a_version_without_groups_is_adopted_with_one_line_and_moves_nothin
     let one = start(&ground, "one", &[("FLEET_SIZE", "2")]);
     until("the first has an id", || one.id());
     let two = start(&ground, "two", &[("FLEET_SIZE", "2")]);
-    until("both serve the map that was there", || {
+    until("both serve the stored map", || {
         let version = |member: &Member| member.get("/api/v1/status")["assignmentVersion"].as_u64();
         (one.is_ready() && two.is_ready() && version(&one) == Some(1) && version(&two) == Some(1))
             .then_some(())
@@ -119,7 +119,7 @@ fn a_fleet_of_a_version_without_groups_is_adopted_with_one_line_and_moves_nothin
         let description = runtime.block_on(nats.description(kind, &name)).unwrap();
         assert_eq!(description, "phalanx group defender", "{name}");
     }
-    // The leader has written its epoch to the map: all that the earlier version stored is still there.
+    // The leader has written its epoch to the map: every field of the earlier version remains.
     let (before, after): (Value, Value) =
         (serde_json::from_str(MAP).unwrap(), json(&runtime, &*assignments, "current"));
     assert_eq!(after["group"], "defender");

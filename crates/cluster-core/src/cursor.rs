@@ -66,7 +66,7 @@ pub struct Cursor {
     pub released: bool,
 }
 
-/// How the previous owner gave up the cursor.
+/// The way in which the previous owner gave up the cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreviousOwner {
     /// It is this worker, in the same incarnation.

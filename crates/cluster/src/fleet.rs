@@ -237,7 +237,7 @@ impl FleetState {
     }
 
     fn set_map(&mut self, map: Arc<AssignmentMap>) {
-        // A new leader writes the map again with its epoch: that is no publication.
+        // A new leader writes the map again with its epoch: that is not a publication.
         if self.map.as_ref().is_some_and(|known| map.version > known.version) {
             self.publications += 1;
             self.moved += map.moved as u64;

@@ -153,7 +153,7 @@ fn alarms() -> LogConfig {
     LogConfig { name: format!("{NAME}-{}", log.name), ..log }
 }
 
-/// Refuses to start beside another demo: two demos would take each other's chambers.
+/// Refuses to start while another demo runs there: two demos would take over each other's chambers.
 async fn nobody_is_there(nats: &Nats, settings: &StoreConfig) -> Result<()> {
     let fleet = FleetView::read(&Stores::open(nats, settings).await?).await?;
     if fleet.members.iter().any(|member| !member.has_left && member.heartbeat_age < SILENT_AFTER) {

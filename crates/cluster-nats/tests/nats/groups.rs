@@ -77,7 +77,7 @@ async fn publish(nats: &Nats, stores: &StoreConfig, what: &str) -> BTreeSet<Stri
     sent
 }
 
-/// Runs two groups beside each other and checks that each processes exactly its own messages, with an own map and leader.
+/// Runs two groups on one account and checks that each processes exactly its own messages, with its own map and leader.
 async fn run_side_by_side(one: StoreConfig, other: StoreConfig) {
     let server = Server::start().unwrap();
     let nats = connect(&server.url()).await;
