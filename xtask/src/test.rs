@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,14 @@ pub(crate) struct Options {
     /// Run this group alone; may be given several times.
     #[arg(long, value_name = "GROUP")]
     only: Vec<Group>,
+
+    /// Number of runs of each group, to find tests that fail now and then.
+    #[arg(long, value_name = "RUNS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+
+    /// Number of threads that keep the processor busy while the tests run.
+    #[arg(long, value_name = "THREADS", default_value_t = 0)]
+    busy_loops: usize,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -37,6 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let programs = groups::build()?;
     eprintln!("built in {}", seconds(start.elapsed()));
 
+    let _load = BusyLoops::start(options.busy_loops);
     let mut report = Report::default();
     for group in Group::ALL.into_iter().filter(|&group| wanted(group)) {
         eprintln!("\n{}: needs {}", group.name(), group.needs());
@@ -50,16 +60,45 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             }
         };
         let mut outcome = Outcome::default();
-        for program in programs.iter().filter(|program| program.group == group) {
-            outcome += run_program(program, &servers)?;
-        }
-        if group == Group::Unit {
-            outcome += run_doc_tests()?;
+        for run in 1..=options.repeat {
+            if options.repeat > 1 {
+                eprintln!(" run {run} of {}", options.repeat);
+            }
+            for program in programs.iter().filter(|program| program.group == group) {
+                outcome += run_program(program, &servers)?;
+            }
+            if group == Group::Unit {
+                outcome += run_doc_tests()?;
+            }
         }
         report.groups.insert(group, (outcome, start.elapsed()));
     }
     report.print(start.elapsed());
     report.verdict(options.require_all)
+}
+
+/// Threads that use all the processor time they get, until they are dropped.
+struct BusyLoops {
+    stop: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl BusyLoops {
+    fn start(count: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let spin = |stop: Arc<AtomicBool>| move || while !stop.load(Ordering::Relaxed) {};
+        let threads = (0..count).map(|_| thread::spawn(spin(stop.clone()))).collect();
+        Self { stop, threads }
+    }
+}
+
+impl Drop for BusyLoops {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().ok();
+        }
+    }
 }
 
 /// What a group's tests are given.

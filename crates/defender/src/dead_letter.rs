@@ -21,7 +21,7 @@ use crate::record::Chamber;
 /// use phalanx_defender::dead_letter::Id;
 ///
 /// let id: Id = "etch-01.A.1-42".parse()?;
-/// assert_eq!((id.chamber.to_string().as_str(), id.position.sequence), ("etch-01:A", 42));
+/// assert_eq!((id.chamber.to_string().as_str(), id.position.sequence.0), ("etch-01:A", 42));
 /// assert_eq!(id.to_string(), "etch-01.A.1-42");
 /// assert!("etch-01.A".parse::<Id>().is_err());
 /// # Ok::<(), phalanx_defender::dead_letter::BadId>(())

@@ -138,7 +138,6 @@ impl Names {
         if group.is_empty() || group.len() > MAX_GROUP_LEN {
             return Err(format!("group name is {group:?}; must be 1 to {MAX_GROUP_LEN} characters"));
         }
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         match group.chars().enumerate().find(|(_, c)| !is_allowed(*c)) {
             Some((at, bad)) => Err(format!(
                 "group name is {group:?}; {bad:?} at position {} is not allowed: use A–Z a–z 0–9 - _",
@@ -155,8 +154,8 @@ impl Names {
 
     /// Returns the group that a description names, if it names one.
     pub fn described_group(description: &str) -> Option<&str> {
-        let start = description.rfind(DESCRIPTION)? + DESCRIPTION.len();
-        Some(&description[start..])
+        let (_, name) = description.rsplit_once(DESCRIPTION)?;
+        Some(name.split(|c| !is_allowed(c)).next().unwrap_or_default())
     }
 
     /// Returns the name of a worker id, such as `invoices-3`.
@@ -236,6 +235,11 @@ impl Names {
     }
 }
 
+/// Whether a character may be part of a group name.
+fn is_allowed(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '_')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,10 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn a_description_names_its_group_also_behind_other_words() {
+    fn a_description_names_its_group_also_between_other_words() {
         let description = Names::of("invoices").description();
         assert_eq!(Names::described_group(&description), Some("invoices"));
         assert_eq!(Names::described_group(&format!("billing data; {description}")), Some("invoices"));
+        assert_eq!(Names::described_group(&format!("{description}; ask Anna")), Some("invoices"));
         assert_eq!(Names::described_group("billing data"), None);
     }
 

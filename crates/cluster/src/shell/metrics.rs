@@ -228,7 +228,11 @@ impl Metrics {
                 "unlisted partitions with messages that were adopted",
             ),
             hook_errors: of.counters("phalanx_hook_errors_total", "hooks that failed", &["hook"]),
-            problems: of.counters("phalanx_problems_total", "problems reported to the operator, by kind", &["kind"]),
+            problems: of.counters(
+                "phalanx_problems_total",
+                "problems reported to the operator, by kind",
+                &["kind"],
+            ),
         };
         all.stable_id.set(-1);
         // What has not happened yet is shown as 0.

@@ -92,7 +92,11 @@ async fn the_api_shows_only_points_of_the_fencing_token_that_counts() {
 async fn a_report_has_only_points_of_the_fencing_token_that_counts() {
     let site = Site::new().await;
     two_attempts(&site.store).await;
-    let cursor = json!({ "generation": place(1).generation, "sequence": place(1).sequence.0 });
+    let cursor = json!({
+        "v": 1, "generation": place(1).generation, "sequence": place(1).sequence.0, "contextId": "run-1",
+        "stream": 1, "stamp": 1, "holder": { "id": "defender-0", "incarnation": 1 }, "version": 1, "take": 1,
+        "failures": 0, "deaths": 0, "cleanTo": 1,
+    });
     site.stores.cursors.create("etch-01.A", cursor.to_string().into()).await.unwrap();
     let report = Report::find(&*site.store, &site.stores, &site.chamber, "run-1", None).await.unwrap();
     let report = report.unwrap().to_json();

@@ -235,7 +235,7 @@ pub(crate) async fn map(nats: &Nats) -> Option<(u64, BTreeMap<usize, u32>)> {
     let entry = bucket.get("current").await.ok()??;
     let json: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
     let owners = json["assignments"].as_object()?.iter().map(|(part, owner)| {
-        let id = owner.as_str().unwrap().strip_prefix("defender-").unwrap();
+        let id = owner.as_str().unwrap().strip_prefix("ledger-").unwrap();
         (part.parse().unwrap(), id.parse().unwrap())
     });
     Some((json["version"].as_u64().unwrap(), owners.collect()))

@@ -79,11 +79,13 @@ async fn what_the_broker_loses_is_noticed_and_said_and_the_work_goes_on() {
     assert!(said(dir.path(), "is not the one that was read before"));
 
     // The cursors are lost: with nothing stored that says how far it came, everything in the log is done again.
-    api(&server, "STREAM.DELETE.KV_chamber-cursors", "");
+    api(&server, "STREAM.DELETE.KV_phalanx-ledger-cursors", "");
     let third = round(2).await;
     until_async("the third round", async || ended(dir.path(), &third).then_some(())).await;
-    until_async("it is said", async || said(dir.path(), "KV_chamber-cursors; it was removed").then_some(()))
-        .await;
+    until_async("it is said", async || {
+        said(dir.path(), "KV_phalanx-ledger-cursors; it was removed").then_some(())
+    })
+    .await;
     until_async("every cursor is there again", async || {
         let cursors = cursor_history(&nats, 64).await;
         let committed = |part: &usize| {

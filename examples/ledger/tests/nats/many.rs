@@ -35,10 +35,10 @@ async fn a_hundred_thousand_partitions_are_published_in_parts_and_served() {
     let sum = async || {
         let mut sum = 0;
         for id in 0..2 {
-            let entry = heartbeats.get(&format!("defender-{id}")).await.ok()??;
+            let entry = heartbeats.get(&format!("ledger-{id}")).await.ok()??;
             let beat: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
             assert_ne!(beat["state"], "DEGRADED");
-            sum += usize::try_from(beat["assignedChambers"].as_u64().unwrap()).unwrap();
+            sum += usize::try_from(beat["assignedPartitions"].as_u64().unwrap()).unwrap();
         }
         (sum == PARTS).then_some(())
     };
