@@ -160,7 +160,7 @@ pub(crate) fn cursor(value: &[u8], stored_at: u64) -> CursorValue {
     CursorValue {
         generation: number("generation"),
         sequence: number("sequence"),
-        context: json["contextId"].as_str().unwrap().to_owned(),
+        context: json["messageId"].as_str().unwrap().to_owned(),
         holder: format!("{}/{}", json["holder"]["id"].as_str().unwrap(), json["holder"]["incarnation"]),
         take: number("take"),
         stored_at,

@@ -98,7 +98,7 @@ async fn what_the_broker_loses_is_noticed_and_said_and_the_work_goes_on() {
     .await;
 
     // The claims are lost: everybody forgets what it knew, and claims an id again.
-    api(&server, "STREAM.DELETE.KV_stable-ids", "");
+    api(&server, "STREAM.DELETE.KV_phalanx-ledger-ids", "");
     until_async("it is said", async || {
         said(dir.path(), "the bucket of stable ids was made anew").then_some(())
     })
