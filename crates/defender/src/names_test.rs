@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use phalanx_cluster::Metrics;
 use phalanx_cluster::codec::{Codec, Decoded};
@@ -190,6 +191,13 @@ fn keys_buckets_and_streams_have_the_names_of_the_design() {
         (alarm_log().name, alarm_log().subjects.join(" ")),
         ("dc-alarms".to_owned(), "alarm.*.*".to_owned())
     );
+    let settings = config.buckets().map(|bucket| (bucket.history, bucket.ttl));
+    let ttl = |seconds: u64| Some(Duration::from_secs(seconds));
+    assert_eq!(settings, [(1, Some(DAY)), (1, ttl(30)), (10, None), (1, None), (1, None)]);
+    let ages =
+        [&config.log, &config.dead_letters, &alarm_log()].map(|log| (log.max_age, log.duplicate_window));
+    let window = Duration::from_secs(120);
+    assert_eq!(ages, [(Some(7 * DAY), window), (None, window), (Some(30 * DAY), window)]);
     assert_eq!(config.subjects.subject("etch-01:A"), "dc.etch-01.A.completed");
     assert_eq!(config.subjects.partition("dc.etch-01.A.completed").as_deref(), Some("etch-01:A"));
     let keys: BTreeMap<&str, Key> = [
