@@ -63,6 +63,7 @@ fn a_defender_and_another_application_on_one_account_process_all_their_messages(
     });
     assert_eq!(defender.get("/api/v1/cluster")["workers"].as_array().map(Vec::len), Some(1));
     assert_eq!(worker.assignment().len(), 4);
+    assert!(!defender.said().contains("named no group"), "new buckets name their group: {}", defender.said());
     runtime.block_on(worker.shutdown());
 }
 

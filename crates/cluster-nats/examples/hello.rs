@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use phalanx_cluster::backend::{AppendCondition, Backend, StoreConfig};
+use phalanx_cluster::backend::{AppendCondition, StoreConfig, open_log};
 use phalanx_cluster::core::Config;
 use phalanx_cluster::{Delivery, Failure, Handler, Worker};
 use phalanx_cluster_nats::Nats;
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nats = Arc::new(Nats::connect(&phalanx_cluster_nats::Config::new(url)).await?);
     let hello = StoreConfig::of("hello");
     if let [_, partition, text] = &std::env::args().collect::<Vec<_>>()[..] {
-        let log = nats.log(&hello.log).await?;
+        let log = open_log(&*nats, &hello.log, &hello.names).await?;
         log.append(&hello.subjects.subject(partition), text.clone().into(), AppendCondition::None).await?;
         return Ok(());
     }

@@ -92,7 +92,7 @@ impl FleetView {
                 for entry in kv.entries().await?.values() {
                     // A value that cannot be read is left out: the rest of the fleet is still worth showing.
                     if let Ok(Some(parts)) = state.apply(bucket, entry, entry.stored_at) {
-                        let map = state.read_parts(&*kv, &parts).await?;
+                        let map = read_map(&state.codec, &*kv, &parts).await?;
                         state.set_map(map);
                     }
                 }
@@ -152,8 +152,8 @@ async fn follow(kv: Arc<dyn Kv>, bucket: Bucket, state: Arc<Mutex<FleetState>>) 
                         let at = if retained { entry.stored_at } else { wall_us() };
                         let applied = lock(&state).apply(bucket, &entry, at);
                         if let Ok(Some(parts)) = applied {
-                            let reader = lock(&state).reader();
-                            if let Ok(map) = reader.read_parts(&*kv, &parts).await {
+                            let codec = lock(&state).codec.clone();
+                            if let Ok(map) = read_map(&codec, &*kv, &parts).await {
                                 lock(&state).set_map(map);
                             }
                         }
@@ -181,23 +181,14 @@ struct FleetState {
     moved: u64,
 }
 
-/// Reads the parts of a map without holding the state.
-struct PartReader {
-    codec: Arc<Codec>,
-}
-
-impl PartReader {
-    async fn read_parts(&self, kv: &dyn Kv, parts: &PartManifest) -> Result<Arc<AssignmentMap>, Error> {
-        let mut values = Vec::with_capacity(parts.parts.len());
-        for key in &parts.parts {
-            let missing = || Error::failed("read of the map", format!("part {key} is missing"));
-            values.push(kv.get(key).await?.ok_or_else(missing)?.value);
-        }
-        match self.codec.assemble_map(parts, &values) {
-            Ok(map) => Ok(map),
-            Err(reason) => Err(Error::failed("read of the map", reason)),
-        }
+/// Reads a map from its parts.
+async fn read_map(codec: &Codec, kv: &dyn Kv, parts: &PartManifest) -> Result<Arc<AssignmentMap>, Error> {
+    let mut values = Vec::with_capacity(parts.parts.len());
+    for key in &parts.parts {
+        let missing = || Error::failed("read of the map", format!("part {key} is missing"));
+        values.push(kv.get(key).await?.ok_or_else(missing)?.value);
     }
+    codec.assemble_map(parts, &values).map_err(|reason| Error::failed("read of the map", reason))
 }
 
 impl FleetState {
@@ -212,14 +203,6 @@ impl FleetState {
             publications: 0,
             moved: 0,
         }
-    }
-
-    fn reader(&self) -> PartReader {
-        PartReader { codec: self.codec.clone() }
-    }
-
-    async fn read_parts(&self, kv: &dyn Kv, parts: &PartManifest) -> Result<Arc<AssignmentMap>, Error> {
-        self.reader().read_parts(kv, parts).await
     }
 
     /// Applies a stored value that was heard at `at`. Returns the parts of a map that is too large for one value.

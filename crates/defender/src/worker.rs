@@ -150,11 +150,11 @@ impl Defender {
             store.ping().await?;
             let settings = options.settings;
             let cache = Arc::new(Cache::new(Instant::now(), options.cache_mb)?);
-            let assignments = backend.bucket(&settings.assignments).await?;
+            let assignments = backend::open_bucket(&*backend, &settings.assignments, &settings.names).await?;
             let alarms = backend::open_log(&*backend, &options.alarms, &settings.names).await?;
             // The worker reports which stores it adopts; this one is part of the same upgrade.
             let _ = backend::adopt(&*backend, StoreKind::Log, &options.alarms.name, &settings.names).await;
-            let notifications = backend.log(&settings.log).await?;
+            let notifications = backend::open_log(&*backend, &settings.log, &settings.names).await?;
             let watchdog = Watchdog::default();
             let inside = Inside {
                 cache: cache.clone(),

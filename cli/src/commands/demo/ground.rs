@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use phalanx_cluster::FleetView;
-use phalanx_cluster::backend::{Backend, Embedded, LogConfig, StoreConfig, Stores};
+use phalanx_cluster::backend::{Backend, Embedded, LogConfig, StoreConfig, Stores, open_log};
 use phalanx_cluster_nats::Nats;
 use phalanx_defender::names::{alarm_log, store_config};
 use phalanx_defender::store::cassandra::{Config, Replication};
@@ -92,7 +92,7 @@ impl Ground {
         let nats = Nats::connect(&phalanx_cluster_nats::Config::new(urls)).await?;
         let (settings, alarms) = (settings(), alarms());
         // First, so that nothing is left behind where a fleet works: it has a stream of these subjects already.
-        nats.log(&settings.log)
+        open_log(&nats, &settings.log, &settings.names)
             .await
             .context("the demo wants a NATS that serves no other fleet; `cargo xtask up nats` starts one")?;
         nobody_is_there(&nats, &settings).await?;

@@ -32,8 +32,7 @@ pub use embedded::Embedded;
 pub use error::{Error, Retry};
 pub use kv::{BucketConfig, Entry, Kv, Watch, WatchEvent};
 pub use log::{AppendCondition, Appended, Log, LogConfig, LogInfo, Message, WakeUpSubscription};
-pub(crate) use stores::open_bucket;
-pub use stores::{StoreConfig, Stores, adopt, open_log};
+pub use stores::{StoreConfig, Stores, adopt, open_bucket, open_log};
 
 /// The kind of a store: a bucket and a log may have the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -116,7 +116,7 @@ impl StoreConfig {
 }
 
 /// Opens a bucket for a group. A bucket that names another group is refused.
-pub(crate) async fn open_bucket(
+pub async fn open_bucket(
     backend: &dyn Backend,
     config: &BucketConfig,
     names: &Names,
