@@ -1,4 +1,4 @@
-//! Helpers of the schedules: a calm fleet without one rule, and the broken invariants.
+//! Helpers of the schedules: a fleet without faults and without one rule, and the broken invariants.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(unreachable_pub, reason = "a module that test files share")]
@@ -33,12 +33,12 @@ pub fn wait(world: &mut World, time: Duration) {
     world.run_until(end);
 }
 
-/// A calm fleet after a minute, without one rule.
+/// A fleet without faults after a minute, without one rule.
 pub fn fleet(without: Option<Rule>, workers: u32, fleet_size: Option<u32>) -> (World, Vec<ProcessId>) {
     fleet_with(without, Config { fleet_size, ..Config::default() }, workers)
 }
 
-/// A calm fleet after a minute, with a configuration of its own and without one rule.
+/// A fleet without faults after a minute, with a configuration of its own and without one rule.
 pub fn fleet_with(without: Option<Rule>, config: Config, workers: u32) -> (World, Vec<ProcessId>) {
     let mut setup = Setup { config, partitions: 300, ..Setup::default() };
     if let Some(rule) = without {
