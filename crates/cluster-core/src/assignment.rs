@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::io::Effect;
+use super::outbox::Outbox;
 use super::types::{AssignmentMap, Version, WorkerId};
 
 /// What a map gave and took.
@@ -37,7 +38,7 @@ impl OwnAssignment {
         &mut self,
         me: WorkerId,
         map: &AssignmentMap,
-        out: &mut Vec<Effect>,
+        outbox: &mut Outbox,
     ) -> Option<AssignmentChange> {
         if self.version == map.version {
             return None;
@@ -45,7 +46,7 @@ impl OwnAssignment {
         let mine = map.assignments.iter().filter(|(_, assignment)| assignment.owner == me);
         let wanted: BTreeSet<Arc<str>> = mine.map(|(name, _)| name.clone()).collect();
         let settled = self.applied == self.version;
-        let (added, removed) = self.change_to(map.version, wanted, out);
+        let (added, removed) = self.change_to(map.version, wanted, outbox);
         if settled && removed.is_empty() {
             self.applied = map.version;
         }
@@ -53,8 +54,8 @@ impl OwnAssignment {
     }
 
     /// Gives everything up: the id is lost.
-    pub(super) fn clear(&mut self, out: &mut Vec<Effect>) {
-        self.change_to(self.version, BTreeSet::new(), out);
+    pub(super) fn clear(&mut self, outbox: &mut Outbox) {
+        self.change_to(self.version, BTreeSet::new(), outbox);
         *self = Self::default();
     }
 
@@ -62,12 +63,12 @@ impl OwnAssignment {
         &mut self,
         version: Version,
         wanted: BTreeSet<Arc<str>>,
-        out: &mut Vec<Effect>,
+        outbox: &mut Outbox,
     ) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         let added: Vec<_> = wanted.difference(&self.owned).cloned().collect();
         let removed: Vec<_> = self.owned.difference(&wanted).cloned().collect();
         if !(added.is_empty() && removed.is_empty()) {
-            out.push(Effect::Assign { version, added: added.clone(), removed: removed.clone() });
+            outbox.push(Effect::Assign { version, added: added.clone(), removed: removed.clone() });
         }
         self.owned = wanted;
         self.version = version;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::types::Revision;
+use super::policy::Policy;
 use super::{ProtocolRule, planner};
 
 /// The settings of one worker. The defaults are those of the design.
@@ -49,9 +49,8 @@ pub struct Config {
     pub unlisted_scan_interval: Duration,
     /// How partitions are spread.
     pub planner: planner::Options,
-    /// The rule to run without.
-    #[cfg(feature = "mutants")]
-    pub disabled_rule: Option<ProtocolRule>,
+    /// The rules of the protocol that this worker enforces: all of them, except in a test.
+    pub policy: Policy,
 }
 
 /// What ends a lease whose holder neither renews it nor gives it back.
@@ -88,8 +87,7 @@ impl Default for Config {
             watermark_interval: s(24 * 3600),
             unlisted_scan_interval: s(60),
             planner: planner::Options::default(),
-            #[cfg(feature = "mutants")]
-            disabled_rule: None,
+            policy: Policy::default(),
         }
     }
 }
@@ -180,32 +178,9 @@ impl Config {
 
     /// Disables a rule. Returns whether this build can: only one with the feature `mutants` does.
     pub fn disable_rule(&mut self, rule: ProtocolRule) -> bool {
-        #[cfg(feature = "mutants")]
-        {
-            self.disabled_rule = Some(rule);
-        }
-        !self.enforces(rule)
-    }
-
-    /// Whether a rule is enforced: always, except in a test that disables it.
-    #[cfg(feature = "mutants")]
-    pub fn enforces(&self, rule: ProtocolRule) -> bool {
-        self.disabled_rule != Some(rule)
-    }
-
-    /// Whether a rule is enforced: always, except in a test that disables it.
-    #[cfg(not(feature = "mutants"))]
-    pub const fn enforces(&self, _: ProtocolRule) -> bool {
-        true
-    }
-
-    /// Returns the revision that a delete compares: the written one, except in a test that disables the rule.
-    pub(super) fn delete_revision(&self, revision: Revision) -> Revision {
-        #[cfg(feature = "mutants")]
-        if !self.enforces(ProtocolRule::ReleaseByCas) {
-            return Revision::ANY;
-        }
-        revision
+        let policy = Policy::without(rule);
+        self.policy = policy.unwrap_or(self.policy);
+        policy.is_some()
     }
 
     /// Says what does not fit together, with the numbers.

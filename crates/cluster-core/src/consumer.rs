@@ -7,30 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ProtocolRule;
 use super::assignment::AssignmentChange;
-use super::config::Config;
-use super::health::HealthyClock;
-use super::io::{Effect, Event, LastMessage, LogInfo, LogInspection, Purpose, ReadError, RequestIds};
+use super::facts::Facts;
+use super::io::{Effect, Event, LastMessage, LogInfo, LogInspection, Purpose, ReadError};
+use super::outbox::Outbox;
 use super::partition::{Activity, Partition, PartitionContext};
+use super::policy::{FirstLog, Policy};
 use super::release::{LastCursor, UnreleasedCursors};
-use super::roster::Roster;
-use super::types::{AssignmentMap, Entry, LogId, Time, Version, WorkerIncarnation};
+use super::types::{Entry, Time, Version};
 
 /// The delay before a failed inspection is repeated.
 const INSPECTION_RETRY_DELAY: Duration = Duration::from_millis(500);
-
-/// The inputs of the consumer.
-pub(super) struct ConsumerContext<'a> {
-    pub(super) now: Time,
-    pub(super) config: &'a Config,
-    pub(super) me: WorkerIncarnation,
-    pub(super) map: &'a AssignmentMap,
-    pub(super) roster: &'a Roster,
-    pub(super) clock: &'a HealthyClock,
-    /// The newest time of the broker that was seen, in microseconds.
-    pub(super) broker_time: u64,
-}
 
 /// An inspection of many partitions: first their cursors, then the log.
 #[derive(Debug)]
@@ -39,6 +26,7 @@ struct InspectionBatch {
     cursors: Option<Vec<Option<Entry>>>,
 }
 
+/// All partitions that this worker owns or has not released yet.
 #[derive(Debug, Default)]
 pub(super) struct Consumer {
     partitions: BTreeMap<Arc<str>, Partition>,
@@ -65,8 +53,7 @@ pub(super) struct Consumer {
     /// Cursors of partitions that are no longer served here.
     unreleased: UnreleasedCursors,
     wants_map: bool,
-    /// The first log ever found: what a worker without the rule goes by.
-    first_log: Option<LogId>,
+    first_log: FirstLog,
     cursor_version: Version,
     processed: u64,
 }
@@ -93,7 +80,7 @@ impl Consumer {
     }
 
     /// Applies the partitions that a map added and removed, and inspects every cursor again.
-    pub(super) fn apply_change(&mut self, change: &AssignmentChange, config: &Config) {
+    pub(super) fn apply_change(&mut self, change: &AssignmentChange, policy: Policy) {
         if self.draining {
             return;
         }
@@ -103,7 +90,7 @@ impl Consumer {
         for name in &change.added {
             self.unreleased.remove(name);
             if self.partitions.contains_key(name) {
-                self.update(name, |partition| partition.on_reassigned(config));
+                self.update(name, |partition| partition.on_reassigned(policy));
             } else {
                 self.partitions.insert(name.clone(), Partition::new());
                 self.uninspected.insert(name.clone());
@@ -113,24 +100,24 @@ impl Consumer {
     }
 
     fn inspect_all(&mut self) {
-        let Self { partitions, uninspected: unseen, .. } = self;
+        let Self { partitions, uninspected, .. } = self;
         for (name, partition) in partitions.iter_mut().filter(|(_, partition)| partition.assigned) {
             partition.needs_inspection = true;
-            unseen.insert(name.clone());
+            uninspected.insert(name.clone());
         }
     }
 
     /// The fence has closed: everything that ran was dropped.
-    pub(super) fn fence(&mut self, config: &Config) {
+    pub(super) fn fence(&mut self, policy: Policy) {
         for (name, _) in self.partitions.extract_if(.., |_, partition| !partition.assigned) {
             self.unreleased.add(&name, LastCursor::Unknown);
         }
-        self.partitions.values_mut().for_each(|partition| partition.fence(config));
+        self.partitions.values_mut().for_each(|partition| partition.fence(policy));
         let partitions = std::mem::take(&mut self.partitions);
-        let unseen = partitions.keys().cloned().collect();
+        let uninspected = partitions.keys().cloned().collect();
         *self = Self {
             partitions,
-            uninspected: unseen,
+            uninspected,
             draining: self.draining,
             unreleased: std::mem::take(&mut self.unreleased),
             first_log: self.first_log,
@@ -149,8 +136,10 @@ impl Consumer {
     }
 
     /// Cancels the messages that are still being processed.
-    pub(super) fn abandon(&mut self, out: &mut Vec<Effect>) {
-        out.extend(self.running.iter().map(|partition| Effect::Cancel { partition: partition.clone() }));
+    pub(super) fn abandon(&mut self, outbox: &mut Outbox) {
+        for partition in &self.running {
+            outbox.push(Effect::Cancel { partition: partition.clone() });
+        }
         let (cursor_version, processed) = (self.cursor_version, self.processed);
         *self = Self { draining: true, cursor_version, processed, ..Self::default() };
     }
@@ -161,48 +150,42 @@ impl Consumer {
     }
 
     /// Whether an answer is for a partition, and what follows from it. Nothing follows behind a closed fence.
-    pub(super) fn handle_event(
-        &mut self,
-        event: Event,
-        context: &ConsumerContext<'_>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn handle_event(&mut self, event: Event, facts: &Facts, outbox: &mut Outbox) {
         match event {
-            Event::WakeUp(name) => self.step(&name, context, request_ids, out, Partition::on_wake_up),
+            Event::WakeUp(name) => self.step(&name, facts, outbox, Partition::on_wake_up),
             Event::Cursors { request_id, result } => {
-                self.cursors(request_id.serial, result, context, request_ids, out)
+                self.on_cursors(request_id.serial, result, facts, outbox)
             }
             Event::LogInspected { request_id, result } => {
-                self.surveyed(request_id.serial, result, context, request_ids, out)
+                self.on_log_inspected(request_id.serial, result, facts, outbox)
             }
             Event::RecoveryPointRead { request_id, result } => {
-                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, facts, outbox, |partition, ctx| {
                     partition.on_recovery_point(request_id, result, ctx);
                 });
             }
             Event::LogRead { request_id, result } => {
-                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, facts, outbox, |partition, ctx| {
                     partition.on_log_read(request_id, result, ctx);
                 });
             }
             Event::Processed { request_id, outcome } => {
-                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, facts, outbox, |partition, ctx| {
                     partition.processed(request_id, outcome, ctx);
                 });
             }
             Event::DeadLetterStep { request_id, happened } => {
-                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, facts, outbox, |partition, ctx| {
                     partition.on_dead_letter_step(request_id, happened, ctx);
                 });
             }
             Event::Written { request_id, result } => {
-                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, facts, outbox, |partition, ctx| {
                     partition.written(request_id, result, ctx);
                 });
             }
             Event::Fetched { request_id, result } => {
-                self.answer(request_id.serial, context, request_ids, out, |partition, ctx| {
+                self.answer(request_id.serial, facts, outbox, |partition, ctx| {
                     partition.fetched(request_id, result, ctx);
                 });
             }
@@ -213,68 +196,63 @@ impl Consumer {
     fn answer(
         &mut self,
         serial: u64,
-        context: &ConsumerContext<'_>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
+        facts: &Facts,
+        outbox: &mut Outbox,
         act: impl FnOnce(&mut Partition, &mut PartitionContext<'_>),
     ) {
         if let Some(name) = self.requests.remove(&serial) {
-            self.step(&name, context, request_ids, out, act);
+            self.step(&name, facts, outbox, act);
         }
     }
 
-    fn cursors(
+    fn on_cursors(
         &mut self,
         serial: u64,
         result: Result<Vec<Option<Entry>>, ReadError>,
-        context: &ConsumerContext<'_>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
+        facts: &Facts,
+        outbox: &mut Outbox,
     ) {
-        let Some(mut look) = self.inspections.remove(&serial) else { return };
+        let Some(mut batch) = self.inspections.remove(&serial) else { return };
         match result {
-            Err(ReadError) => self.retry_inspection(look, serial, context),
-            Ok(cursors) if context.config.consumes_log => {
-                let request_id = request_ids.next(Purpose::InspectLog);
-                out.push(Effect::InspectLog { request_id, partitions: look.partitions.clone() });
-                for name in &look.partitions {
+            Err(ReadError) => self.retry_inspection(batch, serial, facts),
+            Ok(cursors) if facts.config.consumes_log => {
+                let partitions = batch.partitions.clone();
+                let request_id = outbox
+                    .request(Purpose::InspectLog, |request_id| Effect::InspectLog { request_id, partitions });
+                for name in &batch.partitions {
                     if let Some(partition) =
                         self.partitions.get_mut(name).filter(|partition| partition.inspection == Some(serial))
                     {
                         partition.inspection = Some(request_id.serial);
                     }
                 }
-                look.cursors = Some(cursors);
-                self.inspections.insert(request_id.serial, look);
+                batch.cursors = Some(cursors);
+                self.inspections.insert(request_id.serial, batch);
             }
             Ok(cursors) => {
-                for (name, entry) in look.partitions.iter().zip(cursors) {
-                    self.on_batch_inspected(name, serial, entry, None, context, request_ids, out);
+                for (name, entry) in batch.partitions.iter().zip(cursors) {
+                    self.on_batch_inspected(name, serial, entry, None, facts, outbox);
                 }
             }
         }
     }
 
-    fn surveyed(
+    fn on_log_inspected(
         &mut self,
         serial: u64,
         result: Result<LogInspection, ReadError>,
-        context: &ConsumerContext<'_>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
+        facts: &Facts,
+        outbox: &mut Outbox,
     ) {
-        let Some(look) = self.inspections.remove(&serial) else { return };
+        let Some(batch) = self.inspections.remove(&serial) else { return };
         let Ok(LogInspection { mut info, last_messages: lasts }) = result else {
-            self.retry_inspection(look, serial, context);
+            self.retry_inspection(batch, serial, facts);
             return;
         };
-        let first_log = *self.first_log.get_or_insert(info.log_id);
-        if !context.config.enforces(ProtocolRule::LogIdAfterCursor) {
-            info.log_id = first_log;
-        }
-        let cursors = look.cursors.unwrap_or_default();
-        for ((name, entry), last) in look.partitions.iter().zip(cursors).zip(lasts) {
-            self.on_batch_inspected(name, serial, entry, Some((info, last)), context, request_ids, out);
+        info.log_id = facts.policy().found_log(info.log_id, &mut self.first_log);
+        let cursors = batch.cursors.unwrap_or_default();
+        for ((name, entry), last) in batch.partitions.iter().zip(cursors).zip(lasts) {
+            self.on_batch_inspected(name, serial, entry, Some((info, last)), facts, outbox);
         }
     }
 
@@ -285,19 +263,16 @@ impl Consumer {
         serial: u64,
         entry: Option<Entry>,
         log: Option<(LogInfo, Option<LastMessage>)>,
-        context: &ConsumerContext<'_>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
+        facts: &Facts,
+        outbox: &mut Outbox,
     ) {
         if self.partitions.get(name).is_some_and(|partition| partition.inspection == Some(serial)) {
-            self.step(name, context, request_ids, out, |partition, ctx| {
-                partition.on_inspected(entry, log, ctx)
-            });
+            self.step(name, facts, outbox, |partition, ctx| partition.on_inspected(entry, log, ctx));
         }
     }
 
-    fn retry_inspection(&mut self, look: InspectionBatch, serial: u64, context: &ConsumerContext<'_>) {
-        for name in look.partitions {
+    fn retry_inspection(&mut self, batch: InspectionBatch, serial: u64, facts: &Facts) {
+        for name in batch.partitions {
             if let Some(partition) =
                 self.partitions.get_mut(&name).filter(|partition| partition.inspection == Some(serial))
             {
@@ -306,95 +281,99 @@ impl Consumer {
                 self.uninspected.insert(name);
             }
         }
-        self.next_inspection = context.now + INSPECTION_RETRY_DELAY;
+        self.next_inspection = facts.now + INSPECTION_RETRY_DELAY;
     }
 
     /// Runs what is due.
-    pub(super) fn run_due(
-        &mut self,
-        context: &ConsumerContext<'_>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) {
-        while let Some((_, name)) = self.delayed.first().filter(|(at, _)| *at <= context.now).cloned() {
-            self.step(&name, context, request_ids, out, Partition::run_delayed);
+    pub(super) fn run_due(&mut self, facts: &Facts, outbox: &mut Outbox) {
+        while let Some((_, name)) = self.delayed.first().filter(|(at, _)| *at <= facts.now).cloned() {
+            self.step_indexed(&name, facts, outbox, Partition::run_delayed);
         }
         for name in self.awaiting_handover.iter().cloned().collect::<Vec<_>>() {
-            self.step(&name, context, request_ids, out, Partition::try_take_over);
+            self.step_indexed(&name, facts, outbox, Partition::try_take_over);
         }
-        if context.now >= self.next_poll && !self.draining {
-            self.next_poll = context.now + context.config.poll_interval;
+        if facts.now >= self.next_poll && !self.draining {
+            self.next_poll = facts.now + facts.config.poll_interval;
             self.inspect_all();
         }
-        if !self.uninspected.is_empty() && context.now >= self.next_inspection {
-            self.start_inspection(request_ids, out);
+        if !self.uninspected.is_empty() && facts.now >= self.next_inspection {
+            self.start_inspection(outbox);
         }
-        self.start_waiting(context, request_ids, out);
+        self.start_waiting(facts, outbox);
     }
 
     /// Reads the cursors of all partitions that need an inspection, in one request.
-    fn start_inspection(&mut self, request_ids: &mut RequestIds, out: &mut Vec<Effect>) {
+    fn start_inspection(&mut self, outbox: &mut Outbox) {
         let partitions: Vec<Arc<str>> = std::mem::take(&mut self.uninspected).into_iter().collect();
-        let request_id = request_ids.next(Purpose::ReadCursors);
+        let names = partitions.clone();
+        let request_id = outbox.request(Purpose::ReadCursors, |request_id| Effect::ReadCursors {
+            request_id,
+            partitions: names,
+        });
         for name in &partitions {
             if let Some(partition) = self.partitions.get_mut(name) {
                 partition.inspection = Some(request_id.serial);
                 partition.needs_inspection = false;
             }
         }
-        out.push(Effect::ReadCursors { request_id, partitions: partitions.clone() });
         self.inspections.insert(request_id.serial, InspectionBatch { partitions, cursors: None });
     }
 
-    fn start_waiting(
-        &mut self,
-        context: &ConsumerContext<'_>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) {
-        while !self.draining && self.isolated.is_none() && self.running.len() < context.config.max_concurrent
-        {
+    fn start_waiting(&mut self, facts: &Facts, outbox: &mut Outbox) {
+        while !self.draining && self.isolated.is_none() && self.running.len() < facts.config.max_concurrent {
             let Some((_, name)) = self.ready.first().cloned() else { return };
             let alone =
-                self.partitions.get(&name).is_some_and(|partition| partition.needs_isolation(context.config));
+                self.partitions.get(&name).is_some_and(|partition| partition.needs_isolation(facts.policy()));
             if alone && !self.running.is_empty() {
                 // Nothing else starts until it has run.
                 return;
             }
-            self.step(&name, context, request_ids, out, Partition::start);
+            self.step_indexed(&name, facts, outbox, Partition::start);
         }
     }
 
     /// Returns the time of the next timer.
-    pub(super) fn next_deadline(&self, context: &ConsumerContext<'_>) -> Option<Time> {
+    pub(super) fn next_deadline(&self, now: Time) -> Option<Time> {
         let delayed = self.delayed.first().map(|(at, _)| *at);
         // A heartbeat of the previous owner leads to a new decision; this timer is for an owner that stays silent.
-        let waiting = (!self.awaiting_handover.is_empty()).then(|| context.now + INSPECTION_RETRY_DELAY);
-        let look = (!self.uninspected.is_empty()).then_some(self.next_inspection);
-        let sweep = (!self.draining && !self.partitions.is_empty()).then_some(self.next_poll);
-        [delayed, waiting, look, sweep].into_iter().flatten().min()
+        let waiting = (!self.awaiting_handover.is_empty()).then(|| now + INSPECTION_RETRY_DELAY);
+        let inspection = (!self.uninspected.is_empty()).then_some(self.next_inspection);
+        let poll = (!self.draining && !self.partitions.is_empty()).then_some(self.next_poll);
+        [delayed, waiting, inspection, poll].into_iter().flatten().min()
     }
 
+    /// Runs one step of a partition that an index names.
+    fn step_indexed(
+        &mut self,
+        name: &Arc<str>,
+        facts: &Facts,
+        outbox: &mut Outbox,
+        act: impl FnOnce(&mut Partition, &mut PartitionContext<'_>),
+    ) {
+        invariant!(self.partitions.contains_key(name), "an index names {name}, which is not served");
+        self.step(name, facts, outbox, act);
+    }
+
+    /// Runs one step of a partition. An event for a partition that is no longer served changes nothing.
     fn step(
         &mut self,
         name: &Arc<str>,
-        context: &ConsumerContext<'_>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
+        facts: &Facts,
+        outbox: &mut Outbox,
         act: impl FnOnce(&mut Partition, &mut PartitionContext<'_>),
     ) {
         self.unindex(name);
         let Some(partition) = self.partitions.get_mut(name) else { return };
         let mut ctx = PartitionContext {
-            consumer: context,
+            facts,
             name,
-            request_ids,
-            asked: &mut self.requests,
-            out,
+            outbox,
+            requests: &mut self.requests,
             needs_map: &mut self.wants_map,
             processed: &mut self.processed,
         };
         act(partition, &mut ctx);
+        partition.check(name, facts.policy());
         self.cursor_version = self.cursor_version.max(partition.cursor_version().unwrap_or_default());
         self.index(name);
     }

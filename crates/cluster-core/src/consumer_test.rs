@@ -2,25 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::super::cursor::tests::{cursor, holder};
-use super::super::io::{
+use super::*;
+use crate::cursor::tests::{cursor, holder};
+use crate::facts::tests::healthy_facts;
+use crate::io::{
     Condition, LastMessage, LogInfo, LogPage, Message, Notice, ProcessOutcome, RequestId, WriteError, Written,
 };
-use super::super::roster::tests::healthy_clock;
-use super::super::types::{Epoch, Key, Lifecycle, Revision, Sequence, Value, Weight};
-use super::super::{Cursor, Position, PreviousOwner, ProcessRequest};
-use super::*;
+use crate::roster::tests::beat_of;
+use crate::types::{
+    AssignmentMap, Epoch, Heartbeat, Key, Lifecycle, LogId, Revision, Sequence, Value, Weight,
+};
+use crate::{Cursor, Position, PreviousOwner, ProcessRequest};
 
-/// One partition, whose cursor another worker left behind at sequence 7 of log 11.
+/// One partition, whose cursor another worker left at sequence 7 of log 11.
 struct Scene {
-    consumption: Consumer,
-    request_ids: RequestIds,
-    config: Config,
-    map: AssignmentMap,
-    roster: Roster,
-    clock: HealthyClock,
-    now: Time,
+    consumer: Consumer,
+    facts: Facts,
+    outbox: Outbox,
 }
 
 const NAME: &str = "tool:1";
@@ -50,13 +50,9 @@ fn taken() -> Cursor {
 
 impl Scene {
     fn new() -> Self {
-        let clock = healthy_clock(5);
-        let mut roster = Roster::default();
-        let farewell = super::super::types::Heartbeat {
-            left: true,
-            ..super::super::roster::tests::beat_of(holder(1, 1))
-        };
-        roster.record_heartbeat(holder(1, 1).id, &farewell, false, Time::from_secs(5), &clock);
+        let mut facts = healthy_facts(5);
+        let leave_record = Heartbeat { left: true, ..beat_of(holder(1, 1)) };
+        facts.roster.record_heartbeat(holder(1, 1).id, &leave_record, false, facts.now, &facts.clock);
         let map = AssignmentMap {
             version: Version(3),
             epoch: Epoch(1),
@@ -68,15 +64,11 @@ impl Scene {
             moved_weight: Weight(0),
             lower_bound_weight: Weight(0),
         };
-        Self {
-            consumption: Consumer::default(),
-            request_ids: RequestIds::default(),
-            config: Config::default(),
-            map,
-            roster,
-            clock,
-            now: Time::from_secs(10),
-        }
+        facts.map = Some((Arc::new(map), Revision(1)));
+        facts.identity = Some(holder(2, 9));
+        facts.now = Time::from_secs(10);
+        facts.broker_time = 90;
+        Self { consumer: Consumer::default(), facts, outbox: Outbox::default() }
     }
 
     /// Gains the partition, and goes on until its message 8 runs.
@@ -95,38 +87,22 @@ impl Scene {
     }
 
     fn gain(&mut self) -> Vec<Effect> {
-        self.consumption
-            .apply_change(&AssignmentChange { added: vec![name()], removed: Vec::new() }, &self.config);
+        self.change(vec![name()], Vec::new());
         self.pass()
     }
 
+    fn change(&mut self, added: Vec<Arc<str>>, removed: Vec<Arc<str>>) {
+        self.consumer.apply_change(&AssignmentChange { added, removed }, self.facts.policy());
+    }
+
     fn pass(&mut self) -> Vec<Effect> {
-        self.act(Consumer::run_due)
+        self.consumer.run_due(&self.facts, &mut self.outbox);
+        self.outbox.take()
     }
 
     fn event(&mut self, event: Event) -> Vec<Effect> {
-        self.act(|consumption, context, request_ids, out| {
-            consumption.handle_event(event, context, request_ids, out);
-            consumption.run_due(context, request_ids, out);
-        })
-    }
-
-    fn act(
-        &mut self,
-        act: impl FnOnce(&mut Consumer, &ConsumerContext<'_>, &mut RequestIds, &mut Vec<Effect>),
-    ) -> Vec<Effect> {
-        let context = ConsumerContext {
-            now: self.now,
-            config: &self.config,
-            me: holder(2, 9),
-            map: &self.map,
-            roster: &self.roster,
-            clock: &self.clock,
-            broker_time: 90,
-        };
-        let mut out = Vec::new();
-        act(&mut self.consumption, &context, &mut self.request_ids, &mut out);
-        out
+        self.consumer.handle_event(event, &self.facts, &mut self.outbox);
+        self.pass()
     }
 
     fn surveyed(&mut self, serial: u64, last: u64) -> Vec<Effect> {
@@ -325,7 +301,7 @@ fn a_store_that_is_away_costs_no_attempt_and_the_next_one_has_a_take_of_its_own(
     let again = taken().taken_over(holder(2, 9), Version(3), PreviousOwner::SameWorker);
     assert_eq!(scene.processed(5, ProcessOutcome::Unavailable), [swap(6, again.clone(), 41)]);
     assert_eq!(scene.written(6, Ok(42)), []);
-    scene.now += Duration::from_secs(1);
+    scene.facts.now += Duration::from_secs(1);
     assert_eq!(scene.pass(), [read(7, 7, false)]);
     assert_eq!((again.failures, again.worker_crashes), (0, 0));
 }
@@ -333,19 +309,17 @@ fn a_store_that_is_away_costs_no_attempt_and_the_next_one_has_a_take_of_its_own(
 #[test]
 fn a_lost_partition_finishes_what_runs_and_is_let_go_of_then() {
     let mut scene = Scene::running();
-    scene
-        .consumption
-        .apply_change(&AssignmentChange { added: Vec::new(), removed: vec![name()] }, &scene.config);
-    assert!(!scene.consumption.has_released_all());
+    scene.change(Vec::new(), vec![name()]);
+    assert!(!scene.consumer.has_released_all());
     scene.processed(5, ProcessOutcome::Done);
-    assert!(!scene.consumption.has_released_all());
+    assert!(!scene.consumer.has_released_all());
     scene.written(6, Ok(42));
-    assert!(scene.consumption.has_released_all());
+    assert!(scene.consumer.has_released_all());
 }
 
 #[test]
 fn behind_the_fence_everything_is_forgotten_and_looked_at_again() {
     let mut scene = Scene::running();
-    scene.consumption.fence(&scene.config);
+    scene.consumer.fence(scene.facts.policy());
     assert_eq!(scene.processed(5, ProcessOutcome::Done).len(), 1, "only the new look");
 }

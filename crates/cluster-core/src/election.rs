@@ -6,9 +6,10 @@
 //! renewal that was acknowledged, which is sooner. Epochs only grow.
 
 use super::config::{Config, LeaseExpiry};
-use super::health::{HealthyClock, HealthyInstant};
-use super::io::{Condition, Effect, Purpose, ReadError, RequestId, RequestIds, WriteError, Written};
-use super::roster::Roster;
+use super::facts::Facts;
+use super::health::HealthyInstant;
+use super::io::{Condition, Purpose, ReadError, RequestId, WriteError, Written};
+use super::outbox::Outbox;
 use super::types::{Entry, Epoch, Key, Lease, Revision, Time, Value, WorkerIncarnation};
 
 /// What became of an event.
@@ -22,21 +23,11 @@ pub(super) enum ElectionOutcome {
     Lost,
 }
 
-/// Who campaigns, and what it knows.
-#[derive(Clone, Copy)]
-pub(super) struct ElectionContext<'a> {
-    pub(super) me: WorkerIncarnation,
-    pub(super) config: &'a Config,
-    pub(super) roster: &'a Roster,
-    pub(super) clock: &'a HealthyClock,
-}
-
+/// The election as one worker takes part in it.
 #[derive(Debug)]
 pub(super) struct Election {
     /// The lease as the watch or a read last showed it.
     seen: Option<(Lease, Revision, HealthyInstant)>,
-    /// When this process began to watch, on the healthy clock.
-    watching_since: Option<HealthyInstant>,
     /// The highest epoch seen anywhere.
     highest_epoch: Epoch,
     /// Our own lease, while we lead.
@@ -64,14 +55,7 @@ struct PendingLeaseRequest {
 
 impl Election {
     pub(super) fn new() -> Self {
-        Self {
-            seen: None,
-            watching_since: None,
-            highest_epoch: Epoch(0),
-            held: None,
-            renew_at: Time::ZERO,
-            pending: None,
-        }
+        Self { seen: None, highest_epoch: Epoch(0), held: None, renew_at: Time::ZERO, pending: None }
     }
 
     pub(super) fn leader(&self) -> Option<WorkerIncarnation> {
@@ -98,114 +82,70 @@ impl Election {
         self.pending.is_some()
     }
 
-    /// An epoch was seen somewhere: ours must be above it.
+    /// Returns the highest epoch that was seen.
+    pub(super) fn highest_epoch(&self) -> Epoch {
+        self.highest_epoch
+    }
+
+    /// Notes an epoch: a new one must be above it.
     pub(super) fn note_epoch(&mut self, epoch: Epoch) {
         self.highest_epoch = self.highest_epoch.max(epoch);
     }
 
-    pub(super) fn begin_watching(&mut self, clock: &HealthyClock) {
-        self.watching_since.get_or_insert(clock.now());
-    }
-
     /// The watch shows the lease, or that it is gone.
-    pub(super) fn watched(&mut self, entry: Option<&Entry>, clock: &HealthyClock) -> ElectionOutcome {
+    pub(super) fn watched(&mut self, entry: Option<&Entry>, facts: &Facts) -> ElectionOutcome {
         let Some((entry, lease)) = entry.and_then(|entry| lease_of(entry).map(|lease| (entry, lease))) else {
             self.seen = None;
             return ElectionOutcome::Nothing;
         };
         self.note_epoch(lease.epoch);
-        self.seen = Some((lease.clone(), entry.revision, clock.now()));
+        self.seen = Some((lease.clone(), entry.revision, facts.clock.now()));
         match &self.held {
             Some(ours) if entry.revision > ours.revision && lease.holder != ours.lease.holder => self.lose(),
             _ => ElectionOutcome::Nothing,
         }
     }
 
-    /// Tries to take a lease that is free, or to keep ours when it is time.
-    pub(super) fn campaign(
-        &mut self,
-        now: Time,
-        candidate: &ElectionContext<'_>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) {
-        if self.pending.is_some() || !candidate.config.controller_enabled {
+    /// Acquires a lease that is free, or renews the held one when it is time.
+    pub(super) fn campaign(&mut self, facts: &Facts, outbox: &mut Outbox) {
+        if self.pending.is_some() || !facts.config.controller_enabled {
             return;
         }
         if let Some(HeldLease { lease, revision, .. }) = &self.held {
-            if now >= self.renew_at {
+            invariant!(lease.holder == facts.me(), "a worker renews only its own lease");
+            if facts.now >= self.renew_at {
                 let renewed = Lease { renewals: lease.renewals + 1, ..lease.clone() };
-                let condition = Condition::Revision(*revision);
-                self.write(now, renewed, condition, request_ids, out);
+                self.write(renewed, Condition::Revision(*revision), facts, outbox);
             }
             return;
         }
         let condition = match &self.seen {
             None => Condition::Absent,
             Some((lease, revision, changed)) => {
-                if !self.is_available(lease, *changed, candidate) {
+                if !is_available(lease, *changed, facts) {
                     return;
                 }
                 Condition::Revision(*revision)
             }
         };
-        let lease = Lease { holder: candidate.me, epoch: self.highest_epoch.next(), renewals: 0 };
-        self.write(now, lease, condition, request_ids, out);
+        let lease = Lease { holder: facts.me(), epoch: self.highest_epoch.next(), renewals: 0 };
+        self.write(lease, condition, facts, outbox);
     }
 
-    fn is_available(&self, lease: &Lease, changed: HealthyInstant, candidate: &ElectionContext<'_>) -> bool {
-        let ElectionContext { me, config, roster, clock } = *candidate;
-        let holder = lease.holder;
-        if let LeaseExpiry::AfterTerm(_) = config.lease_expiry {
-            // A lease of our own that we no longer trusted; the election agent ends every other.
-            return holder == me;
-        }
-        if holder.id == me.id {
-            // An earlier incarnation of our own id, or a lease of ours that we no longer trusted.
-            return holder.incarnation <= me.incarnation;
-        }
-        if roster.get(holder.id).is_some_and(|seen| {
-            seen.incarnation > holder.incarnation || (seen.incarnation == holder.incarnation && seen.left)
-        }) {
-            return true;
-        }
-        let crash = config.crash_after();
-        match roster.time_since_heartbeat(holder.id, clock) {
-            Some(silent) => silent >= crash || clock.since(changed) >= config.lease_term + crash,
-            // Never heard: somebody who has watched for longer may know better, so give them two seconds.
-            None => self
-                .watching_since
-                .is_some_and(|since| clock.since(since) >= crash + config.heartbeat_interval),
-        }
+    fn write(&mut self, wanted: Lease, condition: Condition, facts: &Facts, outbox: &mut Outbox) {
+        invariant!(self.pending.is_none(), "one request about the lease at a time");
+        let value = Value::Lease(wanted.clone());
+        let request_id = outbox.write(Purpose::Lease, Key::Lease, value, condition);
+        self.pending = Some(PendingLeaseRequest { request_id, wanted, sent: facts.now });
     }
 
-    fn write(
-        &mut self,
-        now: Time,
-        lease: Lease,
-        condition: Condition,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) {
-        let request_id = request_ids.next(Purpose::Lease);
-        out.push(Effect::Write {
-            request_id,
-            key: Key::Lease,
-            value: Value::Lease(lease.clone()),
-            condition,
-        });
-        self.pending = Some(PendingLeaseRequest { request_id, wanted: lease, sent: now });
-    }
-
-    /// A write of the lease was answered.
+    /// Handles the answer to a write of the lease.
     pub(super) fn written(
         &mut self,
-        now: Time,
         request_id: RequestId,
         result: Result<Written, WriteError>,
-        config: &Config,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
+        facts: &Facts,
+        outbox: &mut Outbox,
     ) -> ElectionOutcome {
         let Some(pending) = self.pending.take_if(|pending| pending.request_id == request_id) else {
             return ElectionOutcome::Nothing;
@@ -213,27 +153,24 @@ impl Election {
         match result {
             Ok(written) => {
                 let PendingLeaseRequest { wanted, sent, .. } = pending;
-                self.hold(now, wanted, written.revision, Some(sent), config)
+                self.hold(wanted, written.revision, Some(sent), facts)
             }
             Err(WriteError::Failed) => ElectionOutcome::Nothing,
             Err(WriteError::Conflict | WriteError::Unknown) => {
-                // Refused or unanswered: only the key itself knows who leads.
-                let request_id = request_ids.next(Purpose::ReadLease);
-                out.push(Effect::Read { request_id, key: Key::Lease });
+                // Refused or not answered: only the key itself shows who leads.
+                let request_id = outbox.read(Purpose::ReadLease, Key::Lease);
                 self.pending = Some(PendingLeaseRequest { request_id, ..pending });
                 ElectionOutcome::Nothing
             }
         }
     }
 
-    /// The lease was read.
+    /// Handles the lease that was read after a write without a clear answer.
     pub(super) fn fetched(
         &mut self,
-        now: Time,
         request_id: RequestId,
         result: Result<Option<Entry>, ReadError>,
-        config: &Config,
-        clock: &HealthyClock,
+        facts: &Facts,
     ) -> ElectionOutcome {
         let Some(PendingLeaseRequest { wanted, sent, .. }) =
             self.pending.take_if(|pending| pending.request_id == request_id)
@@ -244,11 +181,11 @@ impl Election {
             Ok(Some(entry)) => {
                 let Some(lease) = lease_of(&entry).cloned() else { return ElectionOutcome::Nothing };
                 self.note_epoch(lease.epoch);
-                self.seen = Some((lease.clone(), entry.revision, clock.now()));
+                self.seen = Some((lease.clone(), entry.revision, facts.clock.now()));
                 if lease.holder == wanted.holder && lease.epoch == wanted.epoch {
                     // Reading is not renewing: only if what we sent is there, it counts from then.
                     let granted = (lease.renewals == wanted.renewals).then_some(sent);
-                    self.hold(now, lease, entry.revision, granted, config)
+                    self.hold(lease, entry.revision, granted, facts)
                 } else {
                     self.lose()
                 }
@@ -261,34 +198,29 @@ impl Election {
         }
     }
 
-    /// Gives the lease back: removes exactly the revision we wrote.
-    pub(super) fn resign(
-        &mut self,
-        config: &Config,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) -> Option<RequestId> {
-        let revision = config.delete_revision(self.held.take()?.revision);
-        let request_id = request_ids.next(Purpose::Resign);
-        out.push(Effect::Delete { request_id, key: Key::Lease, revision });
-        Some(request_id)
+    /// Resigns: deletes exactly the revision that this worker wrote.
+    pub(super) fn resign(&mut self, config: &Config, outbox: &mut Outbox) -> Option<RequestId> {
+        invariant!(self.pending.is_none(), "the answer to a request about the lease comes first");
+        let revision = config.policy.released_revision(self.held.take()?.revision);
+        Some(outbox.delete(Purpose::Resign, Key::Lease, revision))
     }
 
-    /// Stops leading without a word: the fence has closed or the id is lost.
+    /// Stops leading without a write: the fence has closed or the id is lost.
     pub(super) fn abandon(&mut self) -> ElectionOutcome {
         self.pending = None;
         self.lose()
     }
 
-    /// Notes that the lease is ours. `granted` is when the granted request was sent.
+    /// Records that the lease is held. `granted` is the sending of the granted request.
     fn hold(
         &mut self,
-        now: Time,
         lease: Lease,
         revision: Revision,
         granted: Option<Time>,
-        config: &Config,
+        facts: &Facts,
     ) -> ElectionOutcome {
+        let (now, config) = (facts.now, &facts.config);
+        invariant!(lease.epoch <= self.highest_epoch.next(), "an epoch grows by one");
         let before = self.held.take().filter(|ours| ours.lease.epoch == lease.epoch);
         let until = match (config.lease_expiry, granted) {
             (LeaseExpiry::OnSilence, _) => None,
@@ -317,9 +249,38 @@ impl Election {
     }
 }
 
+/// Whether a lease that another request may take over is free by what this worker knows.
+fn is_available(lease: &Lease, changed: HealthyInstant, facts: &Facts) -> bool {
+    let Facts { config, roster, clock, .. } = facts;
+    let (me, holder) = (facts.me(), lease.holder);
+    if let LeaseExpiry::AfterTerm(_) = config.lease_expiry {
+        // A lease of this worker that it no longer trusted; the election agent ends every other.
+        return holder == me;
+    }
+    if holder.id == me.id {
+        // An earlier incarnation of this id, or a lease of this worker that it no longer trusted.
+        return holder.incarnation <= me.incarnation;
+    }
+    if roster.get(holder.id).is_some_and(|seen| {
+        seen.incarnation > holder.incarnation || (seen.incarnation == holder.incarnation && seen.left)
+    }) {
+        return true;
+    }
+    let crash = config.crash_after();
+    match roster.time_since_heartbeat(holder.id, clock) {
+        Some(silent) => silent >= crash || clock.since(changed) >= config.lease_term + crash,
+        // Never heard: a worker that has watched for longer may know better, so give it two seconds.
+        None => facts.watching_since.is_some() && facts.watched() >= crash + config.heartbeat_interval,
+    }
+}
+
 fn lease_of(entry: &Entry) -> Option<&Lease> {
     match &entry.value {
         Value::Lease(lease) => Some(lease),
         _ => None,
     }
 }
+
+#[cfg(test)]
+#[path = "election_test.rs"]
+mod tests;

@@ -7,131 +7,153 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::ProtocolRule;
 use super::config::Config;
+use super::policy::Policy;
 use super::types::Time;
 
-/// Where a worker stands on its way out of the fence.
+/// Number of sent heartbeats that are remembered. An echo may arrive after the answer, so the newest few are kept.
+const MAX_SENT: usize = 16;
+
+/// The progress of a worker on its way out of the fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FenceState {
+pub(crate) enum FenceState {
     /// Not fenced.
     Open,
-    /// Fenced; waits for a heartbeat sent since then to be acknowledged.
+    /// Fenced; waits for the acknowledgment of a heartbeat that was sent since then.
     AwaitingHeartbeat,
-    /// That heartbeat was sent then; the claim is being renewed.
+    /// That heartbeat is acknowledged; the claim is being renewed.
     AwaitingClaim {
-        /// When the heartbeat was sent.
+        /// The sending of the heartbeat.
         sent: Time,
+        /// Serial number of the newest request then: only later requests count.
+        after: u64,
     },
-    /// The claim is ours; the map is being read.
+    /// The claim is renewed; the map is being read.
     AwaitingMap {
-        /// When the heartbeat was sent.
+        /// The sending of the heartbeat.
         sent: Time,
+        /// Serial number of the newest request then: only later requests count.
+        after: u64,
     },
 }
 
+/// The fence of one worker.
 #[derive(Clone, Debug)]
-pub(super) struct Fence {
+pub(crate) struct Fence {
     limit: Duration,
-    counts_from_sending: bool,
-    exits_in_order: bool,
-    stage: FenceState,
-    /// When the fence last closed.
+    policy: Policy,
+    state: FenceState,
+    /// The moment when the fence last closed.
     closed: Time,
-    /// When the newest acknowledged heartbeat was sent.
+    /// The sending of the newest acknowledged heartbeat.
     last_proof: Time,
-    /// Heartbeats without an answer, by serial, and when they were sent.
+    /// The sending of each recent heartbeat, by serial number.
     sent: BTreeMap<u64, Time>,
 }
 
 impl Fence {
-    /// A worker that has just got its id has proved itself by that.
-    pub(super) fn new(now: Time, config: &Config) -> Self {
+    /// Returns an open fence: a worker that has just claimed its id has proved itself by that.
+    pub(crate) fn new(now: Time, config: &Config) -> Self {
         Self {
             limit: config.fence_after(),
-            counts_from_sending: config.enforces(ProtocolRule::FenceFromSending),
-            exits_in_order: config.enforces(ProtocolRule::FenceExitOrder),
-            stage: FenceState::Open,
+            policy: config.policy,
+            state: FenceState::Open,
             closed: now,
             last_proof: now,
             sent: BTreeMap::new(),
         }
     }
 
-    pub(super) fn stage(&self) -> FenceState {
-        self.stage
+    pub(crate) fn state(&self) -> FenceState {
+        self.state
     }
 
-    pub(super) fn is_open(&self, now: Time) -> bool {
-        self.stage == FenceState::Open && self.is_recent(now, self.last_proof)
+    pub(crate) fn is_open(&self, now: Time) -> bool {
+        self.state == FenceState::Open && self.is_recent(now, self.last_proof)
     }
 
-    /// When the fence closes unless a heartbeat is acknowledged.
-    pub(super) fn closes_at(&self) -> Option<Time> {
-        (self.stage == FenceState::Open).then(|| self.last_proof + self.limit)
+    /// Returns the moment when the fence closes unless a heartbeat is acknowledged; none if it is closed.
+    pub(crate) fn closes_at(&self) -> Option<Time> {
+        (self.state == FenceState::Open).then(|| self.last_proof + self.limit)
     }
 
-    pub(super) fn heartbeat_sent(&mut self, now: Time, serial: u64) {
+    /// Records the sending of a heartbeat.
+    pub(crate) fn heartbeat_sent(&mut self, now: Time, serial: u64) {
+        let newest = self.sent.last_key_value().map(|(serial, _)| *serial);
+        invariant!(
+            newest.is_none_or(|newest| newest < serial),
+            "heartbeat {serial} was sent after {newest:?}"
+        );
         self.sent.insert(serial, now);
     }
 
-    /// When a heartbeat was sent, if it is one of ours.
-    pub(super) fn sent_at(&self, serial: u64) -> Option<Time> {
+    /// Returns the sending of a heartbeat, if it is a recent one of this worker.
+    pub(crate) fn sent_at(&self, serial: u64) -> Option<Time> {
         self.sent.get(&serial).copied()
     }
 
-    pub(super) fn heartbeat_acknowledged(&mut self, now: Time, serial: u64) {
+    /// Records the acknowledgment of a heartbeat. `newest_request` is the serial number of the newest request.
+    pub(crate) fn heartbeat_acknowledged(&mut self, now: Time, serial: u64, newest_request: u64) {
+        invariant!(serial <= newest_request, "heartbeat {serial} was answered and never sent");
         let Some(&sent) = self.sent.get(&serial) else { return };
-        // An echo may come after the answer, so the newest few are kept.
-        while self.sent.len() > 16 {
+        invariant!(sent <= now, "a heartbeat was sent before it is acknowledged");
+        while self.sent.len() > MAX_SENT {
             self.sent.pop_first();
         }
-        self.record_proof(if self.counts_from_sending { sent } else { now });
-        if self.stage == FenceState::AwaitingHeartbeat && !self.exits_in_order {
-            self.stage = FenceState::Open;
-        }
-        if self.stage == FenceState::AwaitingHeartbeat && sent >= self.closed && self.is_recent(now, sent) {
-            self.stage = FenceState::AwaitingClaim { sent };
+        self.record_proof(self.policy.proven_at(sent, now));
+        if self.state == FenceState::AwaitingHeartbeat {
+            if self.policy.heartbeat_ends_fence() {
+                self.state = FenceState::Open;
+            } else if sent >= self.closed && self.is_recent(now, sent) {
+                self.state = FenceState::AwaitingClaim { sent, after: newest_request };
+            }
         }
     }
 
-    /// Something that was sent then proves that this worker lives.
-    pub(super) fn record_proof(&mut self, sent: Time) {
+    /// Records that this worker was alive at `sent`.
+    pub(crate) fn record_proof(&mut self, sent: Time) {
         self.last_proof = self.last_proof.max(sent);
     }
 
-    /// Closes the fence if its time has come; says whether it closed now.
-    pub(super) fn tick(&mut self, now: Time) -> bool {
-        let must_close = self.stage == FenceState::Open && !self.is_recent(now, self.last_proof);
+    /// Closes the fence if its time has come. Returns whether it closed now.
+    pub(crate) fn tick(&mut self, now: Time) -> bool {
+        let must_close = self.state == FenceState::Open && !self.is_recent(now, self.last_proof);
         if must_close {
             self.close(now);
         }
         must_close
     }
 
-    pub(super) fn close(&mut self, now: Time) {
-        self.stage = FenceState::AwaitingHeartbeat;
+    fn close(&mut self, now: Time) {
+        invariant!(now >= self.closed, "the fence closed later than now");
+        self.state = FenceState::AwaitingHeartbeat;
         self.closed = now;
     }
 
-    /// The claim was renewed by compare-and-swap.
-    pub(super) fn claim_renewed(&mut self) {
-        if let FenceState::AwaitingClaim { sent } = self.stage {
-            self.stage = FenceState::AwaitingMap { sent };
+    /// Records that request `serial` renewed the claim by compare-and-swap.
+    pub(crate) fn claim_renewed(&mut self, serial: u64, newest_request: u64) {
+        if let FenceState::AwaitingClaim { sent, after } = self.state
+            && serial > after
+        {
+            self.state = FenceState::AwaitingMap { sent, after: newest_request };
         }
     }
 
-    /// The map was read from the stream leader. Says whether the fence is open now; if the heartbeat has grown too old
-    /// meanwhile, it begins again.
-    pub(super) fn map_read(&mut self, now: Time) -> bool {
-        let FenceState::AwaitingMap { sent } = self.stage else { return false };
-        if self.is_recent(now, sent) {
-            self.stage = FenceState::Open;
-            self.last_proof = self.last_proof.max(sent);
-            return true;
+    /// Records that request `serial` read the map from the stream leader. Returns whether the fence opened; if the heartbeat
+    /// is too old by now, the worker starts again.
+    pub(crate) fn map_read(&mut self, now: Time, serial: u64) -> bool {
+        let FenceState::AwaitingMap { sent, after } = self.state else { return false };
+        if serial <= after {
+            return false;
         }
-        self.close(now);
-        false
+        if !self.is_recent(now, sent) {
+            self.close(now);
+            return false;
+        }
+        self.state = FenceState::Open;
+        self.record_proof(sent);
+        invariant!(self.is_open(now), "a fence that opens is open");
+        true
     }
 
     fn is_recent(&self, now: Time, sent: Time) -> bool {
@@ -155,7 +177,7 @@ mod tests {
     fn it_closes_counted_from_the_sending_not_from_the_answer() {
         let mut fence = fence();
         fence.heartbeat_sent(ms(1000), 1);
-        fence.heartbeat_acknowledged(ms(5000), 1);
+        fence.heartbeat_acknowledged(ms(5000), 1, 1);
         assert!(!fence.tick(ms(5500)));
         assert!(fence.tick(ms(5501)));
     }
@@ -172,13 +194,13 @@ mod tests {
     fn the_way_out_is_heartbeat_claim_map_in_this_order() {
         let mut fence = fence();
         assert!(fence.tick(ms(10_000)));
-        fence.claim_renewed();
-        assert!(!fence.map_read(ms(10_000)));
+        fence.claim_renewed(5, 5);
+        assert!(!fence.map_read(ms(10_000), 6));
         fence.heartbeat_sent(ms(10_100), 7);
-        fence.heartbeat_acknowledged(ms(10_200), 7);
-        assert!(!fence.map_read(ms(10_200)));
-        fence.claim_renewed();
-        assert!(fence.map_read(ms(10_300)));
+        fence.heartbeat_acknowledged(ms(10_200), 7, 7);
+        assert!(!fence.map_read(ms(10_200), 8));
+        fence.claim_renewed(9, 9);
+        assert!(fence.map_read(ms(10_300), 10));
         assert!(fence.is_open(ms(10_300)));
     }
 
@@ -187,8 +209,8 @@ mod tests {
         let mut fence = fence();
         fence.heartbeat_sent(ms(4000), 1);
         assert!(fence.tick(ms(4600)));
-        fence.heartbeat_acknowledged(ms(4700), 1);
-        assert_eq!(fence.stage(), FenceState::AwaitingHeartbeat);
+        fence.heartbeat_acknowledged(ms(4700), 1, 1);
+        assert_eq!(fence.state(), FenceState::AwaitingHeartbeat);
     }
 
     #[test]
@@ -196,9 +218,22 @@ mod tests {
         let mut fence = fence();
         assert!(fence.tick(ms(10_000)));
         fence.heartbeat_sent(ms(10_000), 2);
-        fence.heartbeat_acknowledged(ms(10_100), 2);
-        fence.claim_renewed();
-        assert!(!fence.map_read(ms(14_501)));
-        assert_eq!(fence.stage(), FenceState::AwaitingHeartbeat);
+        fence.heartbeat_acknowledged(ms(10_100), 2, 2);
+        fence.claim_renewed(3, 3);
+        assert!(!fence.map_read(ms(14_501), 4));
+        assert_eq!(fence.state(), FenceState::AwaitingHeartbeat);
+    }
+
+    #[test]
+    fn answers_to_requests_from_before_each_step_do_not_count() {
+        let mut fence = fence();
+        assert!(fence.tick(ms(10_000)));
+        fence.heartbeat_sent(ms(10_000), 2);
+        fence.heartbeat_acknowledged(ms(10_100), 2, 4);
+        fence.claim_renewed(4, 6);
+        assert!(matches!(fence.state(), FenceState::AwaitingClaim { .. }), "renewal 4 was sent before");
+        fence.claim_renewed(5, 6);
+        assert!(!fence.map_read(ms(10_200), 6), "read 6 was sent before");
+        assert!(fence.map_read(ms(10_200), 7));
     }
 }

@@ -5,24 +5,10 @@
 
 use std::time::Duration;
 
-use super::ProtocolRule;
-use super::config::Config;
 use super::cursor::{Cursor, PreviousOwner};
-use super::health::HealthyClock;
-use super::roster::Roster;
-use super::types::{AssignmentMap, WorkerIncarnation};
+use super::facts::Facts;
 
-/// The knowledge of the new owner.
-pub(super) struct TakeoverContext<'a> {
-    pub(super) me: WorkerIncarnation,
-    pub(super) map: &'a AssignmentMap,
-    pub(super) config: &'a Config,
-    pub(super) roster: &'a Roster,
-    pub(super) clock: &'a HealthyClock,
-    /// The time it has waited for this cursor.
-    pub(super) waited: Duration,
-}
-
+/// The decision of a new owner about a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakeoverDecision {
     /// Take it now.
@@ -33,9 +19,10 @@ pub(super) enum TakeoverDecision {
     ReadMap,
 }
 
-/// Decides whether the new owner may take over `cursor`.
-pub(super) fn decide_takeover(cursor: &Cursor, new_owner: &TakeoverContext<'_>) -> TakeoverDecision {
-    let TakeoverContext { me, map, config, roster, clock, waited } = *new_owner;
+/// Decides whether this worker, the new owner, may take over `cursor`, for which it has waited this long.
+pub(super) fn decide_takeover(cursor: &Cursor, waited: Duration, facts: &Facts) -> TakeoverDecision {
+    let Facts { config, roster, clock, .. } = facts;
+    let (me, map) = (facts.me(), facts.serving_map());
     let holder = cursor.owner;
     if cursor.version > map.version {
         return TakeoverDecision::ReadMap;
@@ -66,12 +53,7 @@ pub(super) fn decide_takeover(cursor: &Cursor, new_owner: &TakeoverContext<'_>) 
                 return TakeoverDecision::TakeOver(PreviousOwner::Released);
             }
             if seen.applied_version > map.version {
-                let exactly = config.enforces(ProtocolRule::ExactVersion);
-                return if exactly {
-                    TakeoverDecision::ReadMap
-                } else {
-                    TakeoverDecision::TakeOver(PreviousOwner::Released)
-                };
+                return facts.policy().on_newer_report();
             }
         }
     }
@@ -92,8 +74,12 @@ mod tests {
 
     use super::*;
     use crate::cursor::tests::{cursor, holder};
-    use crate::roster::tests::{beat_of, healthy_clock};
-    use crate::types::{Epoch, Heartbeat, Lifecycle, Time, Version, Weight, WorkerId};
+    use crate::facts::tests::healthy_facts;
+    use crate::roster::tests::beat_of;
+    use crate::types::{
+        AssignmentMap, Epoch, Heartbeat, Lifecycle, Revision, Time, Version, Weight, WorkerId,
+        WorkerIncarnation,
+    };
 
     fn map(version: u64) -> AssignmentMap {
         AssignmentMap {
@@ -109,22 +95,18 @@ mod tests {
         }
     }
 
-    /// What worker 2, at version 3, may do with a cursor that worker 1 holds since version 1.
+    fn facts(map: &AssignmentMap) -> Facts {
+        let map = Some((map.clone().into(), Revision(1)));
+        Facts { identity: Some(holder(2, 9)), map, ..healthy_facts(5) }
+    }
+
+    /// Returns the decision of worker 2, at version 3, about a cursor that worker 1 owns since version 1.
     fn verdict(beat: Option<Heartbeat>, map: &AssignmentMap, waited: u64) -> TakeoverDecision {
-        let (mut roster, clock) = (Roster::default(), healthy_clock(5));
+        let mut facts = facts(map);
         if let Some(beat) = beat {
-            roster.record_heartbeat(WorkerId(1), &beat, false, Time::from_secs(5), &clock);
+            facts.roster.record_heartbeat(WorkerId(1), &beat, false, Time::from_secs(5), &facts.clock);
         }
-        let config = Config::default();
-        let new_owner = TakeoverContext {
-            me: holder(2, 9),
-            map,
-            config: &config,
-            roster: &roster,
-            clock: &clock,
-            waited: Duration::from_secs(waited),
-        };
-        decide_takeover(&cursor(), &new_owner)
+        decide_takeover(&cursor(), Duration::from_secs(waited), &facts)
     }
 
     fn applied(version: u64) -> Heartbeat {
@@ -167,15 +149,8 @@ mod tests {
 
     /// Returns the verdict of worker 2, at version 3, for a released cursor of `holder`.
     fn verdict_for_released(holder: WorkerIncarnation, version: u64) -> TakeoverDecision {
-        let (roster, clock, config, map) = (Roster::default(), healthy_clock(5), Config::default(), map(3));
-        let waited = Duration::ZERO;
-        let me = self::holder(2, 9);
-        let new_owner =
-            TakeoverContext { me, map: &map, config: &config, roster: &roster, clock: &clock, waited };
-        decide_takeover(
-            &Cursor { owner: holder, version: Version(version), ..cursor() }.released(),
-            &new_owner,
-        )
+        let released = Cursor { owner: holder, version: Version(version), ..cursor() }.released();
+        decide_takeover(&released, Duration::ZERO, &facts(&map(3)))
     }
 
     #[test]

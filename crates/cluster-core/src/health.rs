@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::ProtocolRule;
 use super::config::Config;
+use super::policy::Policy;
 use super::types::Time;
 
 /// A moment on the healthy clock: how far the clock had run by then.
@@ -16,8 +16,7 @@ pub(super) struct HealthyInstant(Duration);
 #[derive(Clone, Debug)]
 pub(super) struct HealthyClock {
     echo_limit: Duration,
-    /// Runs whatever comes back: only in a test that takes the rule out.
-    always: bool,
+    policy: Policy,
     /// When the newest echo was sent; the clock runs until that is too old.
     echo: Option<Time>,
     /// How far the clock has run, and when that was counted.
@@ -29,14 +28,9 @@ pub(super) struct HealthyClock {
 
 impl HealthyClock {
     pub(super) fn new(now: Time, config: &Config) -> Self {
-        let always = !config.enforces(ProtocolRule::HealthyClock);
-        Self::with_limit(now, config.echo_limit(), always)
-    }
-
-    fn with_limit(now: Time, echo_limit: Duration, always: bool) -> Self {
         Self {
-            echo_limit,
-            always,
+            echo_limit: config.echo_limit(),
+            policy: config.policy,
             echo: None,
             elapsed: Duration::ZERO,
             counted_at: now,
@@ -49,7 +43,7 @@ impl HealthyClock {
         let was_healthy = self.is_healthy(now);
         self.advance(now);
         self.echo = self.echo.max(Some(sent));
-        if !was_healthy && self.is_healthy(now) && !self.always {
+        if !was_healthy && self.is_healthy(now) && !self.policy.clock_ignores_health() {
             self.healthy_since = self.now();
         }
     }
@@ -64,7 +58,7 @@ impl HealthyClock {
 
     pub(super) fn advance(&mut self, now: Time) {
         let until = self.echo.map_or(Time::ZERO, |sent| sent + self.echo_limit).min(now);
-        let until = if self.always { now } else { until };
+        let until = if self.policy.clock_ignores_health() { now } else { until };
         self.elapsed += until.saturating_sub(self.counted_at);
         self.counted_at = self.counted_at.max(now);
     }

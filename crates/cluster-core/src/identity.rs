@@ -3,12 +3,13 @@
 //! Ids are claimed by atomic create or compare-and-swap, never by a plain put. Whoever finds another holder in its own
 //! claim has lost its identity. The decision which id to try is a function of what the watch has shown.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use super::config::Config;
+use super::facts::Facts;
 use super::health::{HealthyClock, HealthyInstant};
-use super::io::{Condition, Effect, Purpose, ReadError, RequestId, RequestIds, WriteError, Written};
+use super::io::{Condition, Purpose, ReadError, RequestId, WriteError, Written};
+use super::outbox::Outbox;
 use super::types::{Claim, Entry, Incarnation, Key, Pod, Revision, Value, WorkerId, WorkerIncarnation};
 
 /// A claim as the watch showed it.
@@ -18,20 +19,6 @@ struct ObservedClaim {
     revision: Revision,
     /// When it last changed, on the healthy clock.
     changed: HealthyInstant,
-}
-
-/// What a search for an id may use.
-pub(super) struct IdSearch<'a> {
-    /// Ids named in the map: their partitions wait for them.
-    pub(super) in_map: &'a BTreeSet<WorkerId>,
-    /// Ids from 0 to this, exclusive.
-    pub(super) limit: u32,
-    /// A claim unchanged for this long is nobody's.
-    pub(super) stale: Duration,
-    /// Whether ids named in the map come first.
-    pub(super) map_first: bool,
-    /// The healthy clock.
-    pub(super) clock: &'a HealthyClock,
 }
 
 /// Where the process stands.
@@ -116,8 +103,7 @@ impl Identity {
         id: WorkerId,
         entry: Option<&Entry>,
         clock: &HealthyClock,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
+        outbox: &mut Outbox,
     ) -> ClaimOutcome {
         let Some((entry, claim)) = entry.and_then(|entry| claim_of(entry).map(|claim| (entry, claim))) else {
             if let Some(gone) = self.claims.remove(&id).filter(|claim| claim.pod == self.pod) {
@@ -141,76 +127,71 @@ impl Identity {
             }
             // A late write of ours landed on an id that we do not hold.
             ClaimState::Held(held) if held.holder.id != id && claim.pod == self.pod => {
-                let request_id = request_ids.next(Purpose::DeleteStrayClaim);
-                out.push(Effect::Delete { request_id, key: Key::Claim(id), revision: entry.revision });
+                outbox.delete(Purpose::DeleteStrayClaim, Key::Claim(id), entry.revision);
                 ClaimOutcome::Nothing
             }
             _ => ClaimOutcome::Nothing,
         }
     }
 
-    /// Tries the best id there is. Gives false where there is none to try.
-    pub(super) fn search(
-        &mut self,
-        search: &IdSearch<'_>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) -> bool {
-        let Some((id, condition)) = self.pick_id(search) else { return false };
-        let request_id = request_ids.next(Purpose::Claim);
-        let value = Value::Claim(Claim { pod: self.pod.clone(), renewals: 0 });
-        out.push(Effect::Write { request_id, key: Key::Claim(id), value, condition });
-        self.stage = ClaimState::Claiming { id, request_id };
+    /// Claims the best id below `limit`. Returns false if there is none to claim.
+    pub(super) fn search(&mut self, limit: u32, facts: &Facts, outbox: &mut Outbox) -> bool {
+        invariant!(self.stage == ClaimState::None, "a process claims one id at a time");
+        let Some((id, condition)) = self.pick_id(limit, facts) else { return false };
+        self.claim(id, condition, outbox);
         true
     }
 
-    /// Which id to try, and how: one that our own pod held before; a free one that the map names; any free one; one
-    /// whose holder has been silent for long.
-    fn pick_id(&self, search: &IdSearch<'_>) -> Option<(WorkerId, Condition)> {
-        let ids = || (0..search.limit).map(WorkerId);
+    fn claim(&mut self, id: WorkerId, condition: Condition, outbox: &mut Outbox) {
+        let claim = Value::Claim(Claim { pod: self.pod.clone(), renewals: 0 });
+        let request_id = outbox.write(Purpose::Claim, Key::Claim(id), claim, condition);
+        self.stage = ClaimState::Claiming { id, request_id };
+    }
+
+    /// Returns the id to claim and the condition of the write: an id that this pod held before; a free one that the map
+    /// names; any free one; one whose claim is stale.
+    fn pick_id(&self, limit: u32, facts: &Facts) -> Option<(WorkerId, Condition)> {
+        let ids = || (0..limit).map(WorkerId);
         let own = ids().find_map(|id| {
             let claim = self.claims.get(&id).filter(|claim| claim.pod.uid == self.pod.uid)?;
             Some((id, Condition::Revision(claim.revision)))
         });
         let free = |id: &WorkerId| !self.claims.contains_key(id);
-        let in_map = || ids().filter(|id| search.map_first && search.in_map.contains(id)).find(free);
+        let is_named = |id: &WorkerId| facts.map().is_some_and(|map| map.workers.contains(id));
+        let map_first = facts.policy().claims_map_ids_first();
+        let in_map = || ids().filter(|id| map_first && is_named(id)).find(free);
         let any = || ids().find(free);
         let stale = || {
             ids().find_map(|id| {
                 let claim = self.claims.get(&id)?;
-                let silent = search.clock.since(claim.changed) >= search.stale;
-                silent.then_some((id, Condition::Revision(claim.revision)))
+                let is_stale = facts.clock.since(claim.changed) >= facts.config.claim_expiry;
+                is_stale.then_some((id, Condition::Revision(claim.revision)))
             })
         };
         own.or_else(|| in_map().or_else(any).map(|id| (id, Condition::Absent))).or_else(stale)
     }
 
-    /// Renews the claim, unless that is already on its way.
-    pub(super) fn renew(&mut self, request_ids: &mut RequestIds, out: &mut Vec<Effect>) {
+    /// Renews the claim, unless a renewal has no answer yet.
+    pub(super) fn renew(&mut self, outbox: &mut Outbox) {
         let ClaimState::Held(held) = &mut self.stage else { return };
         if held.pending.is_some() {
             return;
         }
-        let request_id = request_ids.next(Purpose::Renew);
-        held.pending = Some(request_id);
         held.renewals += 1;
-        let value = Value::Claim(Claim { pod: self.pod.clone(), renewals: held.renewals });
+        let claim = Value::Claim(Claim { pod: self.pod.clone(), renewals: held.renewals });
         let condition = Condition::Revision(held.revision);
-        out.push(Effect::Write { request_id, key: Key::Claim(held.holder.id), value, condition });
+        held.pending = Some(outbox.write(Purpose::Renew, Key::Claim(held.holder.id), claim, condition));
     }
 
-    /// Gives the id back: removes exactly the revision we wrote. Must not be called while a renewal is on its way.
-    pub(super) fn release(
-        &mut self,
-        config: &Config,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) -> Option<RequestId> {
+    /// Releases the id: deletes exactly the revision that this worker wrote.
+    pub(super) fn release(&mut self, config: &Config, outbox: &mut Outbox) -> Option<RequestId> {
         let ClaimState::Held(held) = &self.stage else { return None };
-        let request_id = request_ids.next(Purpose::Release);
-        let revision = config.delete_revision(held.revision);
-        out.push(Effect::Delete { request_id, key: Key::Claim(held.holder.id), revision });
-        Some(request_id)
+        invariant!(
+            held.pending.is_none() || config.policy.releases_id_first(),
+            "the answer to a renewal comes before the release"
+        );
+        let revision = config.policy.released_revision(held.revision);
+        Some(outbox.delete(Purpose::Release, Key::Claim(held.holder.id), revision))
     }
 
     /// The id has been given back, if that was answered by this revision. What is older of it is ours no more.
@@ -226,8 +207,7 @@ impl Identity {
         &mut self,
         request_id: RequestId,
         result: Result<Written, WriteError>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
+        outbox: &mut Outbox,
     ) -> ClaimOutcome {
         match &self.stage {
             &ClaimState::Claiming { id, request_id: expected } if expected == request_id => match result {
@@ -243,8 +223,7 @@ impl Identity {
                 }
                 // Somebody was faster, or we were and do not know it: only the key itself tells.
                 Err(WriteError::Conflict | WriteError::Unknown) => {
-                    let request_id = request_ids.next(Purpose::ReadClaim);
-                    out.push(Effect::Read { request_id, key: Key::Claim(id) });
+                    let request_id = outbox.read(Purpose::ReadClaim, Key::Claim(id));
                     self.stage = ClaimState::Settling { id, request_id };
                     ClaimOutcome::Nothing
                 }
@@ -253,8 +232,7 @@ impl Identity {
                 Ok(written) => self.renewed(written),
                 // Expired, taken, or an earlier renewal landed late: only the key itself knows.
                 Err(_) => {
-                    let request_id = request_ids.next(Purpose::ReadClaim);
-                    out.push(Effect::Read { request_id, key: Key::Claim(held.holder.id) });
+                    let request_id = outbox.read(Purpose::ReadClaim, Key::Claim(held.holder.id));
                     self.set_pending(request_id);
                     ClaimOutcome::Nothing
                 }
@@ -269,8 +247,7 @@ impl Identity {
         request_id: RequestId,
         entry: Result<Option<Entry>, ReadError>,
         clock: &HealthyClock,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
+        outbox: &mut Outbox,
     ) -> ClaimOutcome {
         match &self.stage {
             &ClaimState::Settling { id, request_id: expected } if expected == request_id => match entry {
@@ -284,8 +261,7 @@ impl Identity {
                     ClaimOutcome::IdTaken
                 }
                 Err(_) => {
-                    let request_id = request_ids.next(Purpose::ReadClaim);
-                    out.push(Effect::Read { request_id, key: Key::Claim(id) });
+                    let request_id = outbox.read(Purpose::ReadClaim, Key::Claim(id));
                     self.stage = ClaimState::Settling { id, request_id };
                     ClaimOutcome::Nothing
                 }
@@ -303,20 +279,11 @@ impl Identity {
                 Ok(None) => {
                     // It has expired: claim it again, which makes a new incarnation.
                     let id = held.holder.id;
-                    let request_id = request_ids.next(Purpose::Claim);
-                    let value = Value::Claim(Claim { pod: self.pod.clone(), renewals: 0 });
-                    out.push(Effect::Write {
-                        request_id,
-                        key: Key::Claim(id),
-                        value,
-                        condition: Condition::Absent,
-                    });
-                    self.stage = ClaimState::Claiming { id, request_id };
+                    self.claim(id, Condition::Absent, outbox);
                     ClaimOutcome::Lost(id)
                 }
                 Err(_) => {
-                    let request_id = request_ids.next(Purpose::ReadClaim);
-                    out.push(Effect::Read { request_id, key: Key::Claim(held.holder.id) });
+                    let request_id = outbox.read(Purpose::ReadClaim, Key::Claim(held.holder.id));
                     self.set_pending(request_id);
                     ClaimOutcome::Nothing
                 }
@@ -393,7 +360,7 @@ fn claim_of(entry: &Entry) -> Option<&Claim> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roster::tests::healthy_clock;
+    use crate::facts::tests::healthy_facts;
 
     const ID: WorkerId = WorkerId(0);
 
@@ -408,22 +375,15 @@ mod tests {
 
     /// What becomes of a claim whose answer, by revision 5, comes after the watch has shown these.
     fn answered_after(shown: &[Option<Entry>]) -> ClaimOutcome {
-        let (clock, mut request_ids, mut out) = (healthy_clock(5), RequestIds::default(), Vec::new());
+        let (facts, mut outbox) = (healthy_facts(5), Outbox::default());
         let mut identity = Identity::new(pod("anna"));
-        let search = IdSearch {
-            in_map: &BTreeSet::new(),
-            limit: 1,
-            stale: Duration::from_secs(30),
-            map_first: true,
-            clock: &clock,
-        };
-        assert!(identity.search(&search, &mut request_ids, &mut out));
+        assert!(identity.search(1, &facts, &mut outbox));
         for entry in shown {
-            identity.watched(ID, entry.as_ref(), &clock, &mut request_ids, &mut out);
+            identity.watched(ID, entry.as_ref(), &facts.clock, &mut outbox);
         }
         let written = Written { revision: Revision(5), stored_at: 5 };
         let request_id = RequestId { purpose: Purpose::Claim, serial: 1 };
-        identity.written(request_id, Ok(written), &mut request_ids, &mut out)
+        identity.written(request_id, Ok(written), &mut outbox)
     }
 
     #[test]

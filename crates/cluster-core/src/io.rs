@@ -221,8 +221,6 @@ pub enum Effect {
     Notice(Notice),
     /// Start nothing and cancel what runs: the fence is closed.
     Fence,
-    /// Continue to work: the fence is open.
-    Unfence,
     /// Stop starting work, drain, then answer with [`Event::Drained`].
     Drain,
     /// End the process: everything is done.
@@ -523,21 +521,3 @@ pub enum WriteError {
 /// The error of a read without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadError;
-
-/// The source of request ids.
-#[derive(Debug, Default)]
-pub(super) struct RequestIds {
-    last: u64,
-}
-
-impl RequestIds {
-    /// Returns the last serial number; later requests have higher ones.
-    pub(super) fn last(&self) -> u64 {
-        self.last
-    }
-
-    pub(super) fn next(&mut self, purpose: Purpose) -> RequestId {
-        self.last += 1;
-        RequestId { purpose, serial: self.last }
-    }
-}

@@ -1,9 +1,17 @@
 //! The deciding part: no clock, no IO, no async, no logging. Events in, effects out; time is an argument.
 //!
-//! [`WorkerCore`] is one worker, made of small machines with a file each: `health` (the clock that runs only while the
-//! broker works), `fence`, `identity`, `roster` (who is heard), `election`, `topology` (what the leader makes of
-//! the roster), `trigger` (windows), `suspects` (before anybody is declared dead), `publication` and `controller`
-//! (the leader's maps), `assignment` (what a map makes one own) and `shutdown`.
+//! [`WorkerCore`] is one worker. All its parts read one [`Facts`](facts::Facts) structure and write to one
+//! [`Outbox`](outbox::Outbox):
+//!
+//! - `health` (the clock that runs only while the broker works), `fence`, `identity`, `roster` (heartbeats of all workers);
+//! - `election`, and of the leader: `controller` (takes over, decides, publishes), `topology` (the fleet as it sees it),
+//!   `trigger` (windows), `suspects` (checks before a worker counts as crashed), `unlisted`, `planner`;
+//! - `assignment` (the partitions that a map gives to this worker), `consumer` (all of them), `partition` (one of them),
+//!   `cursor`, `handover`, `release`;
+//! - `policy`: the decisions that tests can replace by wrong ones.
+
+#[macro_use]
+mod invariant;
 
 mod assignment;
 mod config;
@@ -11,15 +19,16 @@ mod consumer;
 mod controller;
 mod cursor;
 mod election;
+mod facts;
 mod fence;
-mod fleet_size;
 mod handover;
 mod health;
 mod identity;
 mod io;
+mod outbox;
 mod partition;
 pub mod planner;
-mod publication;
+mod policy;
 mod release;
 mod roster;
 mod rules;
@@ -39,6 +48,7 @@ pub use io::{
     ProcessOutcome, ProcessRequest, Purpose, ReadError, RecoveryPoint, RequestId, SubjectList, Warning,
     WriteError, Written,
 };
+pub use policy::Policy;
 pub use rules::ProtocolRule;
 pub use state::{CalculatorState, WorkerState};
 pub use worker::WorkerCore;

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::cursor::Cursor;
-use super::io::{Condition, Effect, Event, Purpose, RequestId, RequestIds, WriteError};
+use super::io::{Condition, Effect, Event, Purpose, RequestId, WriteError};
+use super::outbox::Outbox;
 use super::types::{Entry, Key, Revision, Value, WorkerIncarnation};
 
 /// Maximum number of release writes without an answer.
@@ -120,34 +121,31 @@ impl UnreleasedCursors {
 
     /// Reads the cursors of unknown state and sends the release of each cursor that names `me`. The write compares the
     /// revision at which this worker was the owner, so a late one fails as soon as any worker has taken the cursor over.
-    pub(super) fn send(
-        &mut self,
-        me: WorkerIncarnation,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn send(&mut self, me: WorkerIncarnation, outbox: &mut Outbox) {
         if self.reading.is_none() && !self.unread.is_empty() {
-            let request_id = request_ids.next(Purpose::ReadCursors);
             let partitions: Vec<_> = std::mem::take(&mut self.unread).into_iter().collect();
-            self.reading = Some((request_id.serial, partitions.iter().cloned().map(Some).collect()));
-            out.push(Effect::ReadCursors { request_id, partitions });
+            let names = partitions.iter().cloned().map(Some).collect();
+            let request_id = outbox
+                .request(Purpose::ReadCursors, |request_id| Effect::ReadCursors { request_id, partitions });
+            self.reading = Some((request_id.serial, names));
         }
         while self.releasing.len() < MAX_PARALLEL_RELEASES
             && let Some((partition, SeenCursor { cursor, revision })) = self.seen.pop_first()
         {
-            // A cursor that names another worker is not ours to release.
+            // A cursor that names another worker is not this worker's to release.
             if cursor.owner != me || cursor.released {
                 continue;
             }
-            let request_id = request_ids.next(Purpose::ReleaseCursor);
+            let released = Value::Cursor(Arc::new(cursor.released()));
+            let request_id = outbox.write(
+                Purpose::ReleaseCursor,
+                Key::Cursor(partition),
+                released,
+                Condition::Revision(revision),
+            );
             self.releasing.insert(request_id.serial);
-            out.push(Effect::Write {
-                request_id,
-                key: Key::Cursor(partition),
-                value: Value::Cursor(Arc::new(cursor.released())),
-                condition: Condition::Revision(revision),
-            });
         }
+        invariant!(self.releasing.len() <= MAX_PARALLEL_RELEASES, "releases are bounded");
     }
 
     /// Notes the answer to a release write. A refused or unanswered one is given up: the leave record remains.
@@ -191,10 +189,9 @@ mod tests {
         Entry { value: Value::Cursor(Arc::new(cursor)), revision: Revision(revision), stored_at: 0 }
     }
 
-    fn send(cursors: &mut UnreleasedCursors, request_ids: &mut RequestIds) -> Vec<Effect> {
-        let mut out = Vec::new();
-        cursors.send(me(), request_ids, &mut out);
-        out
+    fn send(cursors: &mut UnreleasedCursors, outbox: &mut Outbox) -> Vec<Effect> {
+        cursors.send(me(), outbox);
+        outbox.take()
     }
 
     fn release(serial: u64, partition: &Arc<str>, revision: u64) -> Effect {
@@ -208,45 +205,42 @@ mod tests {
 
     #[test]
     fn releases_run_in_parallel_up_to_a_limit() {
-        let (mut cursors, mut request_ids) = (UnreleasedCursors::default(), RequestIds::default());
+        let (mut cursors, mut outbox) = (UnreleasedCursors::default(), Outbox::default());
         (0..MAX_PARALLEL_RELEASES + 2).for_each(|number| cursors.add(&name(number), seen(7)));
-        assert_eq!(send(&mut cursors, &mut request_ids).len(), MAX_PARALLEL_RELEASES);
-        assert_eq!(send(&mut cursors, &mut request_ids), []);
+        assert_eq!(send(&mut cursors, &mut outbox).len(), MAX_PARALLEL_RELEASES);
+        assert_eq!(send(&mut cursors, &mut outbox), []);
         cursors.answered(RequestId { purpose: Purpose::ReleaseCursor, serial: 3 });
-        assert_eq!(send(&mut cursors, &mut request_ids).len(), 1);
-        (1..=request_ids.last())
+        assert_eq!(send(&mut cursors, &mut outbox).len(), 1);
+        (1..=outbox.last_serial())
             .for_each(|serial| cursors.answered(RequestId { purpose: Purpose::ReleaseCursor, serial }));
-        assert_eq!(send(&mut cursors, &mut request_ids).len(), 1);
+        assert_eq!(send(&mut cursors, &mut outbox).len(), 1);
         assert!(!cursors.is_done(me()));
-        cursors.answered(RequestId { purpose: Purpose::ReleaseCursor, serial: request_ids.last() });
+        cursors.answered(RequestId { purpose: Purpose::ReleaseCursor, serial: outbox.last_serial() });
         assert!(cursors.is_done(me()));
     }
 
     #[test]
     fn an_unknown_cursor_is_read_again_until_there_is_an_answer() {
-        let (mut cursors, mut request_ids) = (UnreleasedCursors::default(), RequestIds::default());
+        let (mut cursors, mut outbox) = (UnreleasedCursors::default(), Outbox::default());
         (1..=3).for_each(|number| cursors.add(&name(number), LastCursor::Unknown));
         for serial in 1..=2 {
             let request_id = RequestId { purpose: Purpose::ReadCursors, serial };
             let partitions = vec![name(1), name(2), name(3)];
-            assert_eq!(
-                send(&mut cursors, &mut request_ids),
-                [Effect::ReadCursors { request_id, partitions }]
-            );
+            assert_eq!(send(&mut cursors, &mut outbox), [Effect::ReadCursors { request_id, partitions }]);
             let foreign = Cursor { owner: holder(ME.0, ME.1 + 1), ..cursor() };
             let result = match serial {
                 1 => Err(ReadError),
                 _ => Ok(vec![Some(entry(cursor(), 7)), Some(entry(foreign, 8)), None]),
             };
-            assert_eq!(send(&mut cursors, &mut request_ids), [], "one read at a time");
+            assert_eq!(send(&mut cursors, &mut outbox), [], "one read at a time");
             cursors.note(&Event::Cursors { request_id, result });
         }
-        assert_eq!(send(&mut cursors, &mut request_ids), [release(3, &name(1), 7)]);
+        assert_eq!(send(&mut cursors, &mut outbox), [release(3, &name(1), 7)]);
     }
 
     #[test]
     fn a_partition_that_is_served_again_is_not_released() {
-        let (mut cursors, mut request_ids) = (UnreleasedCursors::default(), RequestIds::default());
+        let (mut cursors, mut outbox) = (UnreleasedCursors::default(), Outbox::default());
         cursors.add(&name(1), seen(7));
         cursors.add(&name(2), LastCursor::Unknown);
         cursors.add(&name(3), LastCursor::Unknown);
@@ -254,24 +248,25 @@ mod tests {
         cursors.remove(&name(3));
         let request_id = RequestId { purpose: Purpose::ReadCursors, serial: 1 };
         let partitions = vec![name(2)];
-        assert_eq!(send(&mut cursors, &mut request_ids), [Effect::ReadCursors { request_id, partitions }]);
+        assert_eq!(send(&mut cursors, &mut outbox), [Effect::ReadCursors { request_id, partitions }]);
         cursors.remove(&name(2));
         cursors.note(&Event::Cursors { request_id, result: Ok(vec![Some(entry(cursor(), 7))]) });
-        assert_eq!(send(&mut cursors, &mut request_ids), []);
+        assert_eq!(send(&mut cursors, &mut outbox), []);
         assert!(cursors.is_done(me()));
     }
 
     /// Returns the effects after a takeover that the partition did not wait for has this answer.
     fn sent_after(answer: Result<Written, WriteError>) -> Vec<Effect> {
-        let (mut cursors, mut request_ids) = (UnreleasedCursors::default(), RequestIds::default());
-        let request_id = request_ids.next(Purpose::Cursor);
+        let (mut cursors, mut outbox) = (UnreleasedCursors::default(), Outbox::default());
+        let request_id = outbox.read(Purpose::Cursor, Key::Cursor(name(1)));
+        outbox.take();
         let before = Some(SeenCursor { cursor: cursor(), revision: Revision(6) });
         let write = UnansweredWrite { request_id, proposed: cursor(), before };
         cursors.add(&name(1), LastCursor::Unanswered(write));
-        assert_eq!(send(&mut cursors, &mut request_ids), []);
+        assert_eq!(send(&mut cursors, &mut outbox), []);
         assert!(!cursors.is_done(me()), "its answer is awaited");
         cursors.note(&Event::Written { request_id, result: answer });
-        send(&mut cursors, &mut request_ids)
+        send(&mut cursors, &mut outbox)
     }
 
     #[test]

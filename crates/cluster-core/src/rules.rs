@@ -1,7 +1,4 @@
-//! Rules that tests can disable, to see that each is needed.
-//!
-//! Model checking found every rule here: without it an invariant breaks. A build with the feature `mutants` can run a
-//! worker without one of them; any other build enforces all of them, and the check costs nothing.
+//! The names of the rules that tests can disable. [`Policy`](super::Policy) decides by them.
 
 /// A rule of the protocol that the worker enforces. Rules that only its environment can enforce are not listed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

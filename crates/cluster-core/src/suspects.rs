@@ -1,151 +1,110 @@
-//! Before a silent worker is declared dead: its claim is read, then its heartbeat, both from the stream leader, and only
-//! then is exactly that claim freed or its work given away.
+//! The check of a silent worker before the leader treats it as crashed. The leader reads its claim, then its heartbeat, both
+//! from the stream leader. Only then it frees exactly that claim, or gives its partitions to other workers.
 
 use std::collections::BTreeMap;
 
-use super::ProtocolRule;
-use super::config::Config;
-use super::io::{Effect, Purpose, ReadError, RequestId, RequestIds};
-use super::types::{Entry, Incarnation, Key, Revision, Time, Value, WorkerId};
+use super::facts::Facts;
+use super::io::{Purpose, ReadError, RequestId};
+use super::outbox::Outbox;
+use super::types::{Entry, Incarnation, Key, Revision, Time, WorkerId};
+
+/// A key of a suspect that the leader reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SuspectRead {
+    Claim,
+    Heartbeat,
+}
 
 /// The progress of the liveness check of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SuspectCheck {
-    ReadingClaim(RequestId),
-    /// The wrong order: only in a test that takes the rule out.
-    HeartbeatFirst(RequestId),
-    ClaimLast(RequestId),
-    ReadingHeartbeat {
-        request_id: RequestId,
-        claim: Option<Revision>,
-    },
-    /// Dead. Its claim, if it still had one.
-    Confirmed {
-        claim: Option<Revision>,
-    },
-    /// Its id was freed for a standby, which has until then to show itself.
-    Freed {
-        until: Time,
-    },
+    /// A key is being read: the one at index `step` of the policy's order.
+    Reading { request_id: RequestId, step: usize, claim: Option<Revision> },
+    /// The worker has crashed. Its claim, if it still had one.
+    Confirmed { claim: Option<Revision> },
+    /// Its id was freed for a standby, which has until then to claim it.
+    Freed { until: Time },
 }
 
-/// The result of an answer.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum SuspectOutcome {
-    /// Not known yet.
-    Open,
-    /// It is dead.
-    Dead,
-    /// The key holds a heartbeat; the roster decides whether it is newer than the last one heard.
-    Heartbeat(WorkerId, Entry),
-}
-
-#[derive(Debug)]
-pub(super) struct Suspects {
+/// The workers whose silence is being checked.
+#[derive(Debug, Default)]
+pub(crate) struct Suspects {
     checks: BTreeMap<WorkerId, (Incarnation, SuspectCheck)>,
-    claim_first: bool,
 }
 
 impl Suspects {
-    pub(super) fn new(config: &Config) -> Self {
-        Self { checks: BTreeMap::new(), claim_first: config.enforces(ProtocolRule::ReadBeforeFree) }
-    }
-
     /// Begins a check unless one is in progress for this incarnation of the id.
-    pub(super) fn suspect(
+    pub(crate) fn suspect(
         &mut self,
         id: WorkerId,
         incarnation: Incarnation,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
+        facts: &Facts,
+        outbox: &mut Outbox,
     ) {
         if self.checks.get(&id).is_some_and(|(known, _)| *known == incarnation) {
             return;
         }
-        if !self.claim_first {
-            let request_id = request_ids.next(Purpose::SuspectHeartbeat);
-            out.push(Effect::Read { request_id, key: Key::Heartbeat(id) });
-            self.checks.insert(id, (incarnation, SuspectCheck::HeartbeatFirst(request_id)));
-            return;
-        }
-        let request_id = request_ids.next(Purpose::SuspectClaim);
-        out.push(Effect::Read { request_id, key: Key::Claim(id) });
-        self.checks.insert(id, (incarnation, SuspectCheck::ReadingClaim(request_id)));
+        let request_id = read(facts.policy().suspect_reads()[0], id, outbox);
+        let check = SuspectCheck::Reading { request_id, step: 0, claim: None };
+        self.checks.insert(id, (incarnation, check));
     }
 
     /// Ends the checks of workers that are heard again.
-    pub(super) fn retain(&mut self, still_silent: impl Fn(WorkerId) -> bool) {
+    pub(crate) fn retain(&mut self, still_silent: impl Fn(WorkerId) -> bool) {
         self.checks.retain(|&id, _| still_silent(id));
     }
 
-    /// An answer about a suspect.
-    pub(super) fn fetched(
+    /// Handles an answer about a suspect. Returns the heartbeat that was read: the roster decides whether it is newer than
+    /// the last one heard.
+    pub(crate) fn fetched(
         &mut self,
         request_id: RequestId,
-        result: &Result<Option<Entry>, ReadError>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) -> SuspectOutcome {
-        let Some((&id, (incarnation, stage))) =
-            self.checks.iter_mut().find(|(_, (_, stage))| awaits(*stage, request_id))
-        else {
-            return SuspectOutcome::Open;
-        };
+        result: Result<Option<Entry>, ReadError>,
+        facts: &Facts,
+        outbox: &mut Outbox,
+    ) -> Option<(WorkerId, Entry)> {
+        let (id, incarnation, step, claim) =
+            self.checks.iter().find_map(|(&id, &(incarnation, check))| match check {
+                SuspectCheck::Reading { request_id: asked, step, claim } if asked == request_id => {
+                    Some((id, incarnation, step, claim))
+                }
+                _ => None,
+            })?;
         let Ok(entry) = result else {
             // An error does not prove a crash: read again.
-            let incarnation = *incarnation;
             self.checks.remove(&id);
-            self.suspect(id, incarnation, request_ids, out);
-            return SuspectOutcome::Open;
+            self.suspect(id, incarnation, facts, outbox);
+            return None;
         };
-        match *stage {
-            SuspectCheck::ReadingClaim(_) => {
-                let request_id = request_ids.next(Purpose::SuspectHeartbeat);
-                out.push(Effect::Read { request_id, key: Key::Heartbeat(id) });
-                // A claim that is newer than the suspect is its successor's: there is nothing to free, only to wait for.
-                let claim = entry.as_ref().filter(|entry| !is_newer_incarnation(entry, *incarnation));
-                *stage =
-                    SuspectCheck::ReadingHeartbeat { request_id, claim: claim.map(|entry| entry.revision) };
-                SuspectOutcome::Open
+        let reads = facts.policy().suspect_reads();
+        let (claim, heartbeat) = match reads[step] {
+            SuspectRead::Claim => (facts.policy().freeable_claim(entry.as_ref(), incarnation), None),
+            SuspectRead::Heartbeat => (claim, entry),
+        };
+        let check = match reads.get(step + 1) {
+            Some(&next) => {
+                SuspectCheck::Reading { request_id: read(next, id, outbox), step: step + 1, claim }
             }
-            SuspectCheck::ReadingHeartbeat { claim, .. } => {
-                *stage = SuspectCheck::Confirmed { claim };
-                entry.clone().map_or(SuspectOutcome::Dead, |entry| SuspectOutcome::Heartbeat(id, entry))
-            }
-            SuspectCheck::HeartbeatFirst(_) => {
-                let request_id = request_ids.next(Purpose::SuspectClaim);
-                out.push(Effect::Read { request_id, key: Key::Claim(id) });
-                *stage = SuspectCheck::ClaimLast(request_id);
-                entry.clone().map_or(SuspectOutcome::Open, |entry| SuspectOutcome::Heartbeat(id, entry))
-            }
-            SuspectCheck::ClaimLast(_) => {
-                *stage = SuspectCheck::Confirmed { claim: entry.as_ref().map(|entry| entry.revision) };
-                SuspectOutcome::Dead
-            }
-            SuspectCheck::Confirmed { .. } | SuspectCheck::Freed { .. } => SuspectOutcome::Open,
-        }
+            None => SuspectCheck::Confirmed { claim },
+        };
+        self.checks.insert(id, (incarnation, check));
+        heartbeat.map(|heartbeat| (id, heartbeat))
     }
 
-    /// Frees the ids of the confirmed dead for standbys, each exactly at the revision that was read.
-    pub(super) fn free_for_standby(
-        &mut self,
-        until: Time,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) {
-        for (&id, (_, stage)) in &mut self.checks {
-            if let SuspectCheck::Confirmed { claim } = *stage {
+    /// Frees the ids of workers that are confirmed dead for standbys, each exactly at the revision that was read.
+    pub(crate) fn free_for_standby(&mut self, until: Time, outbox: &mut Outbox) {
+        for (&id, (_, check)) in &mut self.checks {
+            if let SuspectCheck::Confirmed { claim } = *check {
                 if let Some(revision) = claim {
-                    let request_id = request_ids.next(Purpose::FreeId);
-                    out.push(Effect::Delete { request_id, key: Key::Claim(id), revision });
+                    outbox.delete(Purpose::FreeId, Key::Claim(id), revision);
                 }
-                *stage = SuspectCheck::Freed { until };
+                *check = SuspectCheck::Freed { until };
             }
         }
     }
 
     /// Whether the worker is confirmed dead and the wait for a standby is over.
-    pub(super) fn is_confirmed_dead(&self, id: WorkerId, now: Time) -> bool {
+    pub(crate) fn is_confirmed_dead(&self, id: WorkerId, now: Time) -> bool {
         match self.checks.get(&id) {
             Some((_, SuspectCheck::Confirmed { .. })) => true,
             Some((_, SuspectCheck::Freed { until })) => now >= *until,
@@ -154,13 +113,13 @@ impl Suspects {
     }
 
     /// Whether a worker is confirmed dead and its id is not freed yet.
-    pub(super) fn has_confirmed(&self) -> bool {
-        self.checks.values().any(|(_, stage)| matches!(stage, SuspectCheck::Confirmed { .. }))
+    pub(crate) fn has_confirmed(&self) -> bool {
+        self.checks.values().any(|(_, check)| matches!(check, SuspectCheck::Confirmed { .. }))
     }
 
-    /// When the next wait for a standby ends.
-    pub(super) fn next_deadline(&self) -> Option<Time> {
-        let waits = self.checks.values().filter_map(|(_, stage)| match stage {
+    /// Returns the end of the next wait for a standby.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let waits = self.checks.values().filter_map(|(_, check)| match check {
             SuspectCheck::Freed { until } => Some(*until),
             _ => None,
         });
@@ -168,17 +127,13 @@ impl Suspects {
     }
 }
 
-/// Whether a claim was made, not renewed, after that incarnation of its id began.
-fn is_newer_incarnation(entry: &Entry, incarnation: Incarnation) -> bool {
-    matches!(&entry.value, Value::Claim(claim) if claim.renewals == 0 && entry.stored_at > incarnation.0)
-}
-
-fn awaits(stage: SuspectCheck, request_id: RequestId) -> bool {
-    match stage {
-        SuspectCheck::ReadingClaim(asked)
-        | SuspectCheck::HeartbeatFirst(asked)
-        | SuspectCheck::ClaimLast(asked) => asked == request_id,
-        SuspectCheck::ReadingHeartbeat { request_id: asked, .. } => asked == request_id,
-        SuspectCheck::Confirmed { .. } | SuspectCheck::Freed { .. } => false,
+fn read(key: SuspectRead, id: WorkerId, outbox: &mut Outbox) -> RequestId {
+    match key {
+        SuspectRead::Claim => outbox.read(Purpose::SuspectClaim, Key::Claim(id)),
+        SuspectRead::Heartbeat => outbox.read(Purpose::SuspectHeartbeat, Key::Heartbeat(id)),
     }
 }
+
+#[cfg(test)]
+#[path = "suspects_test.rs"]
+mod tests;

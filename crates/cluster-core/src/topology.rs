@@ -1,28 +1,23 @@
-//! What the leader makes of the roster: who stays, who came, who left, who is dead, who is only missing.
+//! The fleet as the leader sees it: the workers that stay, join, leave, have crashed or are missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::config::Config;
-use super::health::HealthyClock;
-use super::roster::Roster;
+use super::WorkerState;
+use super::facts::Facts;
 use super::types::{AssignmentMap, Time, WorkerId};
-use super::{ProtocolRule, WorkerState};
 
-/// What is needed to judge.
+/// The knowledge of the leader besides the shared facts.
 pub(super) struct TopologyInput<'a> {
-    pub(super) now: Time,
-    pub(super) config: &'a Config,
-    pub(super) roster: &'a Roster,
-    pub(super) clock: &'a HealthyClock,
     pub(super) map: Option<&'a AssignmentMap>,
     pub(super) fleet_size: Option<u32>,
     /// The ends of the grace periods that the last leader left.
     pub(super) inherited: &'a BTreeMap<WorkerId, Time>,
-    /// Whether this process has watched for as long as a cold start takes: whoever was not heard by now is not there.
+    /// Whether this process has watched for as long as a cold start takes: a worker that it has not heard by now has
+    /// crashed.
     pub(super) observed_long_enough: bool,
 }
 
-/// The fleet, judged.
+/// The workers of the map and the live workers, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Topology {
     /// Workers of the map that are there, or are waited for.
@@ -40,58 +35,71 @@ pub(super) struct Topology {
 }
 
 impl Topology {
-    pub(super) fn of(view: &TopologyInput<'_>) -> Self {
+    /// Sorts the workers of the map and the live workers by what they do.
+    pub(super) fn new(input: &TopologyInput<'_>, facts: &Facts) -> Self {
         let mut topology = Self::default();
-        let crash = view.config.crash_after();
-        let below = |id: WorkerId| view.fleet_size.is_none_or(|size| id.0 < size);
-        // A size that came into force while everybody holds an id beyond it: somebody must serve all the same.
-        let nobody_below = !view.roster.live(crash, view.clock).any(|(id, _)| below(id));
+        let below = |id: WorkerId| input.fleet_size.is_none_or(|size| id.0 < size);
+        let live = || facts.roster.live(facts.config.crash_after(), &facts.clock).map(|(id, _)| id);
+        // A size that came into force while every worker holds an id beyond it: one must serve all the same.
+        let nobody_below = !live().any(below);
         let inside = |id: WorkerId| below(id) || nobody_below;
-        let named = view.map.map(|map| &map.workers);
+        let named = input.map.map(|map| &map.workers);
         for &id in named.into_iter().flatten() {
-            if !inside(id) {
-                topology.leaving.insert(id);
-            } else if view.roster.is_live(id, crash, view.clock) {
-                topology.staying.insert(id);
-            } else if let Some(left_at) = left_at(view, id) {
-                let left_at = if view.config.enforces(ProtocolRule::GracePeriodPerId) {
-                    left_at
-                } else {
-                    view.roster.iter().filter_map(|(_, seen)| seen.left_at).min().unwrap_or(left_at)
-                };
-                // The last leader may have received the leave record before we began to listen.
-                let heard = left_at + view.config.replacement_grace_period;
-                let until = view.inherited.get(&id).map_or(heard, |&inherited| inherited.min(heard));
-                topology.wait_or_drop(id, until, view);
-            } else if view.roster.time_since_heartbeat(id, view.clock).is_some() {
-                topology.crashed.insert(id);
-            } else if let Some(&until) = view.inherited.get(&id) {
-                topology.wait_or_drop(id, until, view);
-            } else if view.observed_long_enough || !view.config.enforces(ProtocolRule::MissingIsNotCrashed) {
-                topology.crashed.insert(id);
+            if inside(id) {
+                topology.add_named(id, input, facts);
             } else {
-                topology.missing.insert(id);
-                topology.staying.insert(id);
+                topology.leaving.insert(id);
             }
         }
-        for (id, _) in view.roster.live(crash, view.clock) {
+        for id in live() {
             let is_new = named.is_none_or(|workers| !workers.contains(&id));
-            // The silence of the long dead counts anew when health returns: only a word since then makes one a newcomer.
-            if is_new && inside(id) && view.roster.seen_since_healthy(id, view.clock) {
+            // Silence counts again from zero when health returns, so only a heartbeat since then makes a joining worker.
+            if is_new && inside(id) && facts.roster.seen_since_healthy(id, &facts.clock) {
                 topology.joining.insert(id);
             }
         }
+        topology.check(named);
         topology
     }
 
-    fn wait_or_drop(&mut self, id: WorkerId, until: Time, view: &TopologyInput<'_>) {
+    fn add_named(&mut self, id: WorkerId, input: &TopologyInput<'_>, facts: &Facts) {
+        if facts.is_live(id) {
+            self.staying.insert(id);
+        } else if let Some(left_at) = left_at(id, facts) {
+            let left_at = facts.policy().grace_period_start(left_at, &facts.roster);
+            // The last leader may have received the leave record before this process began to watch.
+            let heard = left_at + facts.config.replacement_grace_period;
+            let until = input.inherited.get(&id).map_or(heard, |&inherited| inherited.min(heard));
+            self.wait_or_drop(id, until, input, facts);
+        } else if facts.roster.time_since_heartbeat(id, &facts.clock).is_some() {
+            self.crashed.insert(id);
+        } else if let Some(&until) = input.inherited.get(&id) {
+            self.wait_or_drop(id, until, input, facts);
+        } else if input.observed_long_enough || facts.policy().missing_is_crashed() {
+            self.crashed.insert(id);
+        } else {
+            self.missing.insert(id);
+            self.staying.insert(id);
+        }
+    }
+
+    fn wait_or_drop(&mut self, id: WorkerId, until: Time, input: &TopologyInput<'_>, facts: &Facts) {
         // Without a fleet size it is unknown whether the worker is meant to come back.
-        if view.fleet_size.is_some() && view.now < until {
+        if input.fleet_size.is_some() && facts.now < until {
             self.staying.insert(id);
             self.grace_periods.insert(id, until);
         } else {
             self.leaving.insert(id);
         }
+    }
+
+    /// Asserts that each worker of the map is in exactly one set, and that no other worker is in these sets.
+    fn check(&self, named: Option<&BTreeSet<WorkerId>>) {
+        let count = self.staying.len() + self.leaving.len() + self.crashed.len();
+        invariant!(count == named.map_or(0, BTreeSet::len), "{self:?} covers {named:?}");
+        invariant!(self.missing.is_subset(&self.staying), "the leader waits for a missing worker: {self:?}");
+        invariant!(self.grace_periods.keys().all(|id| self.staying.contains(id)), "{self:?}");
+        invariant!(self.joining.iter().all(|id| named.is_none_or(|named| !named.contains(id))), "{self:?}");
     }
 
     /// The workers that the next map should have.
@@ -101,11 +109,11 @@ impl Topology {
 }
 
 /// Returns when a worker left: at its leave record, or at its last heartbeat while it was shutting down.
-fn left_at(view: &TopologyInput<'_>, id: WorkerId) -> Option<Time> {
-    let seen = view.roster.get(id)?;
+fn left_at(id: WorkerId, facts: &Facts) -> Option<Time> {
+    let seen = facts.roster.get(id)?;
     if seen.left {
         return seen.left_at;
     }
-    let silent = view.roster.time_since_heartbeat(id, view.clock)?;
-    (seen.state == WorkerState::Shutdown).then(|| view.now.checked_sub(silent).unwrap_or(Time::ZERO))
+    let silent = facts.roster.time_since_heartbeat(id, &facts.clock)?;
+    (seen.state == WorkerState::Shutdown).then(|| facts.now.checked_sub(silent).unwrap_or(Time::ZERO))
 }

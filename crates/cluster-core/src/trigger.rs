@@ -14,8 +14,8 @@ pub(super) struct Window {
     pub(super) ends: Time,
 }
 
-/// What the leader sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The facts behind a decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TriggerInput {
     /// There is no map yet.
     pub(super) no_map: bool,

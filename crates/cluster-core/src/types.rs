@@ -100,7 +100,7 @@ impl Sub for Time {
 /// Numbers that only grow must never start again at 0, so an overflow stops the worker in every build.
 #[track_caller]
 pub(super) fn next_number(number: u64, what: &str) -> u64 {
-    let Some(next) = number.checked_add(1) else { panic!("no {what} is left above {number}") };
+    let Some(next) = number.checked_add(1) else { violated!("no {what} is left above {number}") };
     next
 }
 
@@ -329,6 +329,29 @@ pub enum Value {
     FleetSize(u32),
     /// Behind [`Key::Cursor`].
     Cursor(Arc<Cursor>),
+}
+
+impl Key {
+    /// Whether one process at a time writes this key, so that a write needs no condition. A late write of an earlier leader
+    /// to the state key is recognized by its epoch and serial number.
+    pub(crate) fn has_one_writer(&self) -> bool {
+        matches!(self, Self::Heartbeat(_) | Self::StandbyHeartbeat(_) | Self::ClusterState)
+    }
+}
+
+impl Value {
+    /// Whether this kind of value is stored behind this key.
+    pub(crate) fn belongs_to(&self, key: &Key) -> bool {
+        match self {
+            Self::Claim(_) => matches!(key, Key::Claim(_)),
+            Self::Heartbeat(_) => matches!(key, Key::Heartbeat(_) | Key::StandbyHeartbeat(_)),
+            Self::Lease(_) => matches!(key, Key::Lease),
+            Self::Map(_) => matches!(key, Key::Map),
+            Self::ClusterState(_) => matches!(key, Key::ClusterState),
+            Self::FleetSize(_) => matches!(key, Key::FleetSize),
+            Self::Cursor(_) => matches!(key, Key::Cursor(_)),
+        }
+    }
 }
 
 /// A stored value with its revision.

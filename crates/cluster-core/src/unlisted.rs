@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::io::{Effect, Notice, Purpose, ReadError, RequestId, RequestIds, SubjectList};
+use super::facts::Facts;
+use super::io::{Effect, Notice, Purpose, ReadError, RequestId, SubjectList};
+use super::outbox::Outbox;
 use super::types::{AssignmentMap, Entry, LogId, PartitionList, Sequence, Time, Value, Weight};
 
 #[derive(Debug, Default)]
@@ -33,33 +34,26 @@ impl UnlistedPartitions {
         self.next.filter(|_| self.asked.is_none())
     }
 
-    /// Asks the log what it holds, when it is time.
-    pub(super) fn scan_if_due(
-        &mut self,
-        now: Time,
-        interval: Duration,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
-    ) {
-        let next = *self.next.get_or_insert(now + interval);
-        if now < next || self.asked.is_some() {
+    /// Lists the partitions of the log, when it is time.
+    pub(super) fn scan_if_due(&mut self, facts: &Facts, outbox: &mut Outbox) {
+        let interval = facts.config.unlisted_scan_interval;
+        let next = *self.next.get_or_insert(facts.now + interval);
+        if facts.now < next || self.asked.is_some() {
             return;
         }
-        self.next = Some(now + interval);
-        let request_id = request_ids.next(Purpose::Subjects);
-        out.push(Effect::ListSubjects { request_id });
-        self.asked = Some(request_id);
+        self.next = Some(facts.now + interval);
+        self.asked =
+            Some(outbox.request(Purpose::Subjects, |request_id| Effect::ListSubjects { request_id }));
     }
 
-    /// The log says what it holds: the cursors of whatever is not in the list are read.
+    /// Handles the partitions of the log: reads the cursors of those that are not in the list.
     pub(super) fn subjects(
         &mut self,
         request_id: RequestId,
         result: Result<SubjectList, ReadError>,
         listed: &PartitionList,
         map: Option<&AssignmentMap>,
-        request_ids: &mut RequestIds,
-        out: &mut Vec<Effect>,
+        outbox: &mut Outbox,
     ) {
         if self.asked != Some(request_id) {
             return;
@@ -84,10 +78,12 @@ impl UnlistedPartitions {
         if self.candidates.is_empty() {
             return;
         }
-        let request_id = request_ids.next(Purpose::UnlistedCursors);
         let partitions = self.candidates.iter().map(|(name, _)| name.clone()).collect();
-        out.push(Effect::ReadCursors { request_id, partitions });
-        self.asked = Some(request_id);
+        self.asked =
+            Some(outbox.request(Purpose::UnlistedCursors, |request_id| Effect::ReadCursors {
+                request_id,
+                partitions,
+            }));
     }
 
     /// The cursors say who is drained.
@@ -96,13 +92,14 @@ impl UnlistedPartitions {
         request_id: RequestId,
         result: Result<Vec<Option<Entry>>, ReadError>,
         map: Option<&AssignmentMap>,
-        out: &mut Vec<Effect>,
+        outbox: &mut Outbox,
     ) {
         if self.asked != Some(request_id) {
             return;
         }
         self.asked = None;
         let Ok(cursors) = result else { return };
+        invariant!(cursors.len() == self.candidates.len(), "one answer for each cursor");
         let (mut unknown, mut done) = (BTreeSet::new(), BTreeSet::new());
         for ((name, last), entry) in self.candidates.drain(..).zip(cursors) {
             let committed = entry.as_ref().map_or(Sequence::START, |entry| match &entry.value {
@@ -121,7 +118,7 @@ impl UnlistedPartitions {
             }
         }
         for partition in unknown.difference(&self.to_adopt).cloned() {
-            out.push(Effect::Notice(Notice::Adopted { partition }));
+            outbox.notify(Notice::Adopted { partition });
         }
         if (&unknown, &done) != (&self.to_adopt, &self.drained) {
             (self.to_adopt, self.drained) = (unknown, done);

@@ -45,21 +45,23 @@ impl Clock {
 
     pub(crate) fn shows(self, now: Time) -> Time {
         let now = now.since_origin().as_micros() as i64;
-        Time::from_micros((now + now / 1_000_000 * self.drift + self.offset).max(0) as u64)
+        // Not in whole seconds: a monotonic clock never goes back, not even by a microsecond.
+        Time::from_micros((now + now * self.drift / 1_000_000 + self.offset).max(0) as u64)
     }
 
     fn when(self, shown: Time) -> Time {
         let elapsed = (shown.since_origin().as_micros() as i64 - self.offset).max(0);
-        let mut when = elapsed - elapsed / (1_000_000 + self.drift) * self.drift;
-        // The drift is counted in whole seconds: go to the first moment that shows it.
+        let mut when = elapsed - elapsed * self.drift / (1_000_000 + self.drift) - 2;
+        // Rounding: go to the first moment that shows it.
         while self.shows(Time::from_micros(when.max(0) as u64)) < shown {
-            when += 100;
+            when += 1;
         }
         Time::from_micros(when.max(0) as u64)
     }
 
-    fn suspend(&mut self, for_so_long: Duration) {
-        self.offset -= for_so_long.as_micros() as i64;
+    /// Stands still from `since` to `now`, and continues with the time that it showed.
+    fn suspend(&mut self, since: Time, now: Time) {
+        self.offset -= (self.shows(now) - self.shows(since)).as_micros() as i64;
     }
 }
 
@@ -163,7 +165,7 @@ impl Process {
     pub(crate) fn wake_up(&mut self, now: Time) {
         self.stopped = false;
         if let Some(since) = self.frozen.take() {
-            self.clock.suspend(now - since);
+            self.clock.suspend(since, now);
             self.lost_time = true;
         }
     }

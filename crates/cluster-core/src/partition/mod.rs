@@ -1,9 +1,9 @@
 //! One partition that this worker owns: from its cursor to the next message, and from a result to its commit.
 //!
-//! The way of one message: the cursor is known, and taken if it is not ours; two messages are read from the cursor's own
-//! sequence; the first must be the one the cursor names, the second is next; it waits for a slot, runs, and is committed
-//! by swapping the cursor. Whatever is refused or stays unanswered leads back to reading the cursor, never to running
-//! again to find out.
+//! One message takes these steps. The worker inspects the cursor and takes it over if it is not the owner. It reads two
+//! messages from the cursor's own sequence: the first must be the one that the cursor names, the second is next. That one
+//! waits for a slot, is processed, and is committed by a compare-and-swap of the cursor. After a write that was refused or
+//! not answered the worker reads the cursor; it never processes a message again to learn the outcome.
 
 mod cursor_update;
 mod processing;
@@ -14,105 +14,139 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ProtocolRule;
-use super::config::Config;
-use super::consumer::ConsumerContext;
-use super::cursor::Cursor;
-use super::io::{Condition, Effect, LastMessage, LogInfo, Message, Purpose, RequestId, RequestIds};
-use super::release::{LastCursor, SeenCursor, UnansweredWrite};
-use super::types::{Entry, Revision, Sequence, Time, Value, Version};
+use crate::cursor::Cursor;
+use crate::facts::Facts;
+use crate::io::{Condition, Effect, LastMessage, LogInfo, Message, Purpose, RequestId};
+use crate::outbox::Outbox;
+use crate::policy::Policy;
+use crate::release::{LastCursor, SeenCursor, UnansweredWrite};
+use crate::types::{Entry, Key, Revision, Sequence, Time, Value, Version};
 
-/// How long to wait before a failed request is sent again.
-const RETRY: Duration = Duration::from_millis(200);
-/// How long to wait for the store before it is asked again, at first and at most.
-const STORE_RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+/// Delay before a failed request is repeated.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+/// First and longest delay before the result store is asked again.
+const STORE_RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 /// Delays of repeated reads after a wake-up that came before its message was stored.
 const EARLY_WAKE_UP_DELAYS: [Duration; 3] =
     [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
 
-/// What a partition may look at and use.
-pub(super) struct PartitionContext<'a> {
-    pub(super) consumer: &'a ConsumerContext<'a>,
-    pub(super) name: &'a Arc<str>,
-    pub(super) request_ids: &'a mut RequestIds,
-    pub(super) asked: &'a mut BTreeMap<u64, Arc<str>>,
-    pub(super) out: &'a mut Vec<Effect>,
-    /// A map newer than ours exists.
-    pub(super) needs_map: &'a mut bool,
-    /// Counts commits.
-    pub(super) processed: &'a mut u64,
+/// The inputs and outputs of one step of a partition.
+pub(crate) struct PartitionContext<'a> {
+    pub(crate) facts: &'a Facts,
+    pub(crate) name: &'a Arc<str>,
+    pub(crate) outbox: &'a mut Outbox,
+    /// The partition of each request without an answer, by serial number.
+    pub(crate) requests: &'a mut BTreeMap<u64, Arc<str>>,
+    /// Whether a map newer than the known one exists.
+    pub(crate) needs_map: &'a mut bool,
+    /// The number of commits.
+    pub(crate) processed: &'a mut u64,
 }
 
 impl PartitionContext<'_> {
-    fn request(&mut self, purpose: Purpose) -> RequestId {
-        let request_id = self.request_ids.next(purpose);
-        self.asked.insert(request_id.serial, self.name.clone());
+    fn policy(&self) -> Policy {
+        self.facts.policy()
+    }
+
+    fn request(&mut self, purpose: Purpose, effect: impl FnOnce(RequestId) -> Effect) -> RequestId {
+        let request_id = self.outbox.request(purpose, effect);
+        self.note(request_id)
+    }
+
+    fn write_cursor(&mut self, cursor: &Cursor, condition: Condition) -> RequestId {
+        let value = Value::Cursor(Arc::new(cursor.clone()));
+        let request_id = self.outbox.write(Purpose::Cursor, Key::Cursor(self.name.clone()), value, condition);
+        self.note(request_id)
+    }
+
+    fn read_cursor(&mut self) -> RequestId {
+        let request_id = self.outbox.read(Purpose::ReadCursor, Key::Cursor(self.name.clone()));
+        self.note(request_id)
+    }
+
+    fn note(&mut self, request_id: RequestId) -> RequestId {
+        let known = self.requests.insert(request_id.serial, self.name.clone());
+        invariant!(known.is_none(), "a serial number is used once");
         request_id
     }
 }
 
-/// What a swap of the cursor is for.
+/// The purpose of a cursor write.
 #[derive(Clone, Debug, PartialEq)]
 enum CursorUpdate {
-    /// To be the one who may commit.
+    /// Take over the cursor.
     TakeOver,
-    /// To run a message with nothing beside it.
+    /// Announce the isolated attempt at a message.
     Isolate(Message),
-    /// To commit a message.
+    /// Commit a message.
     Commit(Message),
-    /// To go past a dead message.
+    /// Advance past a dead letter.
     SkipDeadLetter(Message),
-    /// To count a failure.
+    /// Count a failure.
     RecordFailure(Message),
-    /// To dead-letter a message.
+    /// Dead-letter a message.
     RecordDeadLetter(Message),
-    /// To have a take of its own for the attempt after the store is back.
+    /// Get a new fencing token for the attempt after the store is back.
     RenewToken,
-    /// To note that nothing unread is there.
+    /// Store the watermark.
     AdvanceWatermark,
 }
 
-/// A swap of the cursor, until it is known what became of it.
+impl CursorUpdate {
+    /// Whether the outcome of a message depends on the write, so that a release waits for its answer.
+    fn decides_message(&self) -> bool {
+        !matches!(self, Self::TakeOver | Self::Isolate(_) | Self::AdvanceWatermark)
+    }
+}
+
+/// A cursor write, until its outcome is known.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct PendingUpdate {
+pub(crate) struct PendingUpdate {
     request_id: RequestId,
     proposed: Cursor,
     condition: Condition,
     goal: CursorUpdate,
 }
 
-/// What follows a delay.
+/// A message that is given up, with the reason.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum DelayedAction {
-    /// Look at cursor and log from the beginning.
+pub(crate) struct DeadLetter {
+    message: Message,
+    reason: Arc<str>,
+}
+
+/// The action after a delay.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum DelayedAction {
+    /// Inspect the cursor and the log.
     Inspect,
     /// Read the log.
     Read,
-    /// The message may run.
+    /// Process the message as soon as a slot is free.
     Process(Message),
-    /// Write down that the message is dead.
-    RecordDeadLetter(Message),
+    /// Record the dead letter in the result store.
+    RecordDeadLetter(DeadLetter),
     /// Publish the dead letter.
-    PublishDeadLetter(Message),
-    /// Send the swap again.
+    PublishDeadLetter(DeadLetter),
+    /// Repeat the cursor write.
     UpdateCursor(Box<PendingUpdate>),
-    /// Read what became of the swap.
+    /// Read the outcome of the cursor write.
     VerifyUpdate(Box<PendingUpdate>),
 }
 
-/// What is going on.
+/// The current activity of a partition, with the data that it needs.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Activity {
-    /// Nothing, until something is there to read.
+pub(crate) enum Activity {
+    /// No action until there is something to read.
     Idle,
-    /// The cursor is missing: the store is asked how far it came.
+    /// The cursor is missing, and the recovery point is being read from the result store.
     RecoveringPosition(RequestId),
-    /// The holder may still be at work.
+    /// The previous owner may still process a message.
     AwaitingHandover {
-        /// Since when it is waited for.
+        /// The start of the wait.
         since: Time,
     },
-    /// The cursor is being swapped, or read to see what became of that.
+    /// The cursor is being written, or read to learn the outcome of the write.
     UpdatingCursor(Box<PendingUpdate>),
     /// The log is being read.
     Reading { request_id: RequestId, leader: bool },
@@ -120,15 +154,38 @@ pub(super) enum Activity {
     Ready { message: Message, since: Time },
     /// A message is being processed.
     Processing { request_id: RequestId, message: Message },
-    /// A dead message is written down.
-    RecordingDeadLetter { request_id: RequestId, message: Message },
-    /// A dead letter is published.
-    PublishingDeadLetter { request_id: RequestId, message: Message },
-    /// Something is tried again later.
+    /// A dead letter is being recorded in the result store.
+    RecordingDeadLetter { request_id: RequestId, letter: DeadLetter },
+    /// A dead letter is being published.
+    PublishingDeadLetter { request_id: RequestId, letter: DeadLetter },
+    /// An action follows after a delay.
     Delayed { until: Time, then: DelayedAction },
 }
 
-/// The cursor as it was last seen.
+impl Activity {
+    /// Returns the cursor write whose outcome is not known yet.
+    fn pending_update(&self) -> Option<&PendingUpdate> {
+        match self {
+            Self::UpdatingCursor(update)
+            | Self::Delayed {
+                then: DelayedAction::UpdateCursor(update) | DelayedAction::VerifyUpdate(update),
+                ..
+            } => Some(update),
+            _ => None,
+        }
+    }
+
+    /// Whether only the owner of the cursor may do this.
+    fn needs_ownership(&self) -> bool {
+        match self {
+            Self::Idle | Self::RecoveringPosition(_) | Self::AwaitingHandover { .. } => false,
+            Self::Delayed { then: DelayedAction::Inspect, .. } => false,
+            _ => self.pending_update().is_none_or(|update| update.goal != CursorUpdate::TakeOver),
+        }
+    }
+}
+
+/// A cursor as it was last seen.
 #[derive(Clone, Debug)]
 struct StoredCursor {
     cursor: Cursor,
@@ -136,130 +193,152 @@ struct StoredCursor {
     stored_at: u64,
 }
 
+/// The knowledge about the cursor of a partition.
+#[derive(Clone, Debug)]
+enum KnownCursor {
+    /// It was not read yet, or there is none.
+    Unknown,
+    /// It was seen. Another worker may own it.
+    Seen(StoredCursor),
+    /// This incarnation took it over and has not seen another owner since.
+    Owned(StoredCursor),
+}
+
+impl KnownCursor {
+    fn stored(&self) -> Option<&StoredCursor> {
+        match self {
+            Self::Unknown => None,
+            Self::Seen(stored) | Self::Owned(stored) => Some(stored),
+        }
+    }
+
+    fn is_owned(&self) -> bool {
+        matches!(self, Self::Owned(_))
+    }
+
+    /// Replaces the value and keeps the ownership.
+    fn replace(&mut self, stored: StoredCursor) {
+        *self = if self.is_owned() { Self::Owned(stored) } else { Self::Seen(stored) };
+    }
+
+    /// Ends the ownership and keeps the value.
+    fn disown(&mut self) {
+        if let Self::Owned(stored) = std::mem::replace(self, Self::Unknown) {
+            *self = Self::Seen(stored);
+        }
+    }
+}
+
+/// One partition of this worker.
 #[derive(Debug)]
-pub(super) struct Partition {
+pub(crate) struct Partition {
     /// Whether the newest map gives it to this worker.
-    pub(super) assigned: bool,
-    /// The survey whose answer counts.
-    pub(super) inspection: Option<u64>,
-    /// A survey is wanted.
-    pub(super) needs_inspection: bool,
-    stored: Option<StoredCursor>,
+    pub(crate) assigned: bool,
+    /// Serial number of the inspection whose answer counts.
+    pub(crate) inspection: Option<u64>,
+    /// Whether an inspection is due.
+    pub(crate) needs_inspection: bool,
+    pub(crate) activity: Activity,
+    cursor: KnownCursor,
     /// The log as it was found after the cursor was read.
     log: Option<LogInfo>,
-    /// Whether this incarnation took the cursor over and has not seen another owner since.
-    owns_cursor: bool,
-    /// What the handler remembers of this partition is what is committed.
-    cache_valid: bool,
-    /// The partition was lost and regained while something ran: it is taken anew before anything else starts.
-    needs_new_token: bool,
-    /// The fence closed while its message ran alone: nothing else starts before the cursor is taken anew.
-    fenced_while_isolated: bool,
-    /// Up to here nothing unread is left, and it is not in the cursor yet.
-    pending_watermark: Sequence,
     /// The last message of this partition that the log was found to hold.
-    last: Option<LastMessage>,
-    /// A wake-up that no read has followed yet.
+    last_message: Option<LastMessage>,
+    /// Whether the handler's cache of this partition is what is committed.
+    cache_valid: bool,
+    /// Whether the partition was removed and added again while work was in progress: it is taken over again first.
+    needs_new_token: bool,
+    /// Whether the fence closed during an isolated attempt: nothing else starts before the next takeover.
+    fenced_while_isolated: bool,
+    /// A watermark that is not in the cursor yet.
+    pending_watermark: Sequence,
+    /// Whether no read has followed the last wake-up yet.
     wake_up_pending: bool,
     /// The number of empty reads of the log since the wake-up.
     empty_reads: usize,
-    /// How often the store was asked in vain.
+    /// The number of requests in a row that the result store did not answer.
     store_failures: u32,
-    pub(super) activity: Activity,
 }
 
 impl Partition {
-    /// A partition that was just gained.
-    pub(super) fn new() -> Self {
+    /// Returns a partition that was just assigned.
+    pub(crate) fn new() -> Self {
         Self {
             assigned: true,
             inspection: None,
             needs_inspection: true,
-            stored: None,
+            activity: Activity::Idle,
+            cursor: KnownCursor::Unknown,
             log: None,
-            owns_cursor: false,
+            last_message: None,
             cache_valid: false,
             needs_new_token: false,
             fenced_while_isolated: false,
             pending_watermark: Sequence::START,
-            last: None,
             wake_up_pending: false,
             empty_reads: EARLY_WAKE_UP_DELAYS.len(),
             store_failures: 0,
-            activity: Activity::Idle,
         }
     }
 
-    /// The version in the cursor, if it was seen.
-    pub(super) fn cursor_version(&self) -> Option<Version> {
-        self.stored.as_ref().map(|known| known.cursor.version)
+    /// Returns the version in the cursor, if it was seen.
+    pub(crate) fn cursor_version(&self) -> Option<Version> {
+        self.cursor.stored().map(|stored| stored.cursor.version)
     }
 
-    /// Whether nothing that must be finished is going on.
-    pub(super) fn is_idle(&self) -> bool {
-        let decides = |goal: &CursorUpdate| {
-            !matches!(
-                goal,
-                CursorUpdate::TakeOver | CursorUpdate::Isolate(_) | CursorUpdate::AdvanceWatermark
-            )
-        };
-        match &self.activity {
-            Activity::Processing { .. } => false,
-            Activity::UpdatingCursor(swap) => !decides(&swap.goal),
-            Activity::Delayed {
-                then: DelayedAction::UpdateCursor(swap) | DelayedAction::VerifyUpdate(swap),
-                ..
-            } => !decides(&swap.goal),
-            _ => true,
+    /// Whether nothing is in progress that must be finished before a release.
+    pub(crate) fn is_idle(&self) -> bool {
+        match self.activity.pending_update() {
+            Some(update) => !update.goal.decides_message(),
+            None => !matches!(self.activity, Activity::Processing { .. }),
         }
     }
 
     /// Returns the state of the cursor when this worker stops serving the partition.
-    pub(super) fn last_cursor(self) -> LastCursor {
-        let is_stale = !self.owns_cursor && (self.needs_inspection || self.inspection.is_some());
-        let seen = self.stored.map(|known| SeenCursor { cursor: known.cursor, revision: known.revision });
+    pub(crate) fn last_cursor(self) -> LastCursor {
+        let is_inspected = !self.needs_inspection && self.inspection.is_none();
+        let is_current = self.cursor.is_owned() || is_inspected;
+        let seen = match self.cursor {
+            KnownCursor::Unknown => None,
+            KnownCursor::Seen(stored) | KnownCursor::Owned(stored) => {
+                Some(SeenCursor { cursor: stored.cursor, revision: stored.revision })
+            }
+        };
         match self.activity {
-            Activity::UpdatingCursor(swap) => {
-                let PendingUpdate { request_id, proposed, .. } = *swap;
+            Activity::UpdatingCursor(update) => {
+                let PendingUpdate { request_id, proposed, .. } = *update;
                 LastCursor::Unanswered(UnansweredWrite { request_id, proposed, before: seen })
             }
             Activity::Delayed { then: DelayedAction::VerifyUpdate(_), .. } => LastCursor::Unknown,
-            _ if is_stale => LastCursor::Unknown,
+            _ if !is_current => LastCursor::Unknown,
             _ => seen.map_or(LastCursor::Unknown, LastCursor::Seen),
         }
     }
 
-    /// Whether its message needs a run with nothing beside it, which the cursor does not say yet.
-    pub(super) fn needs_isolation(&self, config: &Config) -> bool {
-        config.enforces(ProtocolRule::IsolateFirst)
-            && self
-                .stored
-                .as_ref()
-                .is_some_and(|known| known.cursor.needs_isolation() && !known.cursor.isolated)
+    /// Whether the next attempt must be isolated, and the cursor does not announce it yet.
+    pub(crate) fn needs_isolation(&self, policy: Policy) -> bool {
+        self.cursor.stored().is_some_and(|stored| policy.needs_isolation(&stored.cursor))
     }
 
-    /// Whether its message runs, or is about to run, isolated: until the cursor says otherwise, a crash of this worker
+    /// Whether a message is, or will be, in an isolated attempt: until the cursor says otherwise, a crash of this worker
     /// dead-letters it.
-    pub(super) fn is_isolated(&self) -> bool {
-        let begins = |swap: &PendingUpdate| matches!(swap.goal, CursorUpdate::Isolate(_));
-        let says_so = self.stored.as_ref().is_some_and(|known| known.cursor.isolated);
-        match &self.activity {
-            Activity::UpdatingCursor(swap) => begins(swap) || self.owns_cursor && says_so,
-            Activity::Delayed {
-                then: DelayedAction::UpdateCursor(swap) | DelayedAction::VerifyUpdate(swap),
-                ..
-            } => begins(swap) || self.owns_cursor && says_so,
-            Activity::Processing { .. } => says_so,
-            _ => self.fenced_while_isolated,
+    pub(crate) fn is_isolated(&self) -> bool {
+        let says_so = self.cursor.stored().is_some_and(|stored| stored.cursor.isolated);
+        match self.activity.pending_update() {
+            Some(update) => {
+                matches!(update.goal, CursorUpdate::Isolate(_)) || self.cursor.is_owned() && says_so
+            }
+            None if matches!(self.activity, Activity::Processing { .. }) => says_so,
+            None => self.fenced_while_isolated,
         }
     }
 
-    /// The fence has closed: whatever ran was dropped, and the cursor must be taken anew afterwards.
-    pub(super) fn fence(&mut self, config: &Config) {
+    /// Handles a closed fence: the shell has canceled all work, and the cursor must be taken over again afterwards.
+    pub(crate) fn fence(&mut self, policy: Policy) {
         self.fenced_while_isolated =
-            self.owns_cursor && self.stored.as_ref().is_some_and(|known| known.cursor.isolated);
-        if config.enforces(ProtocolRule::NewTokenAfterFence) {
-            self.owns_cursor = false;
+            matches!(&self.cursor, KnownCursor::Owned(stored) if stored.cursor.isolated);
+        if policy.fence_ends_ownership() {
+            self.cursor.disown();
             self.cache_valid = false;
         }
         self.activity = Activity::Idle;
@@ -267,46 +346,62 @@ impl Partition {
         self.needs_inspection = true;
     }
 
-    /// The partition was lost and came back before it was let go of.
-    pub(super) fn on_reassigned(&mut self, config: &Config) {
+    /// Handles an assignment of a partition that this worker had not released yet.
+    pub(crate) fn on_reassigned(&mut self, policy: Policy) {
         self.assigned = true;
         self.needs_inspection = true;
-        self.needs_new_token = config.enforces(ProtocolRule::NewTokenAfterReassignment);
+        self.needs_new_token = policy.reassignment_needs_token();
     }
 
-    /// The delay is over.
-    pub(super) fn run_delayed(&mut self, ctx: &mut PartitionContext<'_>) {
-        let Activity::Delayed { until, then } = &self.activity else { return };
-        if *until > ctx.consumer.now {
-            return;
-        }
-        match then.clone() {
-            DelayedAction::Inspect => {
-                self.needs_inspection = true;
-                self.activity = Activity::Idle;
-            }
+    /// Runs the delayed action, whose time has come.
+    pub(crate) fn run_delayed(&mut self, ctx: &mut PartitionContext<'_>) {
+        let Activity::Delayed { until, then } = std::mem::replace(&mut self.activity, Activity::Idle) else {
+            violated!("a partition with a timer has a delayed action");
+        };
+        invariant!(until <= ctx.facts.now, "a delayed action runs when its time has come");
+        match then {
+            DelayedAction::Inspect => self.needs_inspection = true,
             DelayedAction::Read => self.read(false, ctx),
-            DelayedAction::Process(message) => {
-                self.activity = Activity::Ready { message, since: ctx.consumer.now }
+            DelayedAction::Process(message) => self.make_ready(message, ctx),
+            DelayedAction::RecordDeadLetter(letter) => self.record_dead_letter(letter, ctx),
+            DelayedAction::PublishDeadLetter(letter) => self.publish_dead_letter(letter, ctx),
+            DelayedAction::UpdateCursor(update) => {
+                self.begin_update(update.proposed, update.condition, update.goal, ctx)
             }
-            DelayedAction::RecordDeadLetter(message) => self.record_dead_letter(message, ctx),
-            DelayedAction::PublishDeadLetter(message) => self.publish_dead_letter(message, ctx),
-            DelayedAction::UpdateCursor(swap) => {
-                self.begin_update(swap.proposed, swap.condition, swap.goal, ctx)
-            }
-            DelayedAction::VerifyUpdate(swap) => self.verify_update(swap, ctx),
+            DelayedAction::VerifyUpdate(update) => self.verify_update(update, ctx),
         }
+    }
+
+    /// Returns the cursor of a partition that is being served.
+    fn owned(&self) -> &StoredCursor {
+        match &self.cursor {
+            KnownCursor::Owned(stored) => stored,
+            other => violated!("a partition is served by the owner of its cursor only: {other:?}"),
+        }
+    }
+
+    fn make_ready(&mut self, message: Message, ctx: &PartitionContext<'_>) {
+        self.activity = Activity::Ready { message, since: ctx.facts.now };
     }
 
     fn delay(&mut self, by: Duration, then: DelayedAction, ctx: &PartitionContext<'_>) {
-        self.activity = Activity::Delayed { until: ctx.consumer.now + by, then };
+        self.activity = Activity::Delayed { until: ctx.facts.now + by, then };
     }
 
     fn wait_for_store(&mut self, then: DelayedAction, ctx: &PartitionContext<'_>) {
-        let (first, most) = STORE_RETRY;
-        let wait = (first * (1 << self.store_failures.min(10))).min(most);
+        let (first, longest) = STORE_RETRY_DELAYS;
+        let wait = (first * (1 << self.store_failures.min(10))).min(longest);
         self.store_failures += 1;
         self.delay(wait, then, ctx);
+    }
+
+    /// Asserts that the parts of the state fit together.
+    pub(crate) fn check(&self, name: &str, ctx_policy: Policy) {
+        invariant!(
+            !self.activity.needs_ownership() || self.cursor.is_owned() || !ctx_policy.fence_ends_ownership(),
+            "{name}: {:?} without the cursor",
+            self.activity
+        );
     }
 }
 

@@ -2,54 +2,50 @@
 
 use std::time::Duration;
 
-use super::super::ProtocolRule;
-use super::super::io::{
-    Effect, LastMessage, LogInfo, LogPage, Message, Notice, Purpose, ReadError, RequestId,
-};
-use super::super::types::Sequence;
+use crate::io::{Effect, LastMessage, LogInfo, LogPage, Message, Notice, Purpose, ReadError, RequestId};
+use crate::types::Sequence;
+
 use super::{
-    Activity, CursorUpdate, DelayedAction, EARLY_WAKE_UP_DELAYS, Partition, PartitionContext, RETRY,
+    Activity, CursorUpdate, DelayedAction, EARLY_WAKE_UP_DELAYS, Partition, PartitionContext, RETRY_DELAY,
     StoredCursor,
 };
 
 impl Partition {
     /// Reads two messages from the cursor's own sequence.
     pub(super) fn read(&mut self, leader: bool, ctx: &mut PartitionContext<'_>) {
-        let Some(known) = &self.stored else { return };
-        let sequence = known.cursor.position.sequence;
-        let from = if ctx.consumer.config.enforces(ProtocolRule::ReadFromCursor) {
-            sequence.max(Sequence::FIRST)
-        } else {
-            sequence.next()
-        };
+        let sequence = self.owned().cursor.position.sequence;
         // Before the first commit no message proves that the log is complete.
-        let leader = leader || sequence == Sequence::START;
-        let request_id = ctx.request(Purpose::ReadLog);
-        ctx.out.push(Effect::ReadLog { request_id, partition: ctx.name.clone(), from, from_leader: leader });
+        let from_leader = leader || sequence == Sequence::START;
+        let (partition, from) = (ctx.name.clone(), ctx.policy().read_from(sequence));
+        let request_id = ctx.request(Purpose::ReadLog, |request_id| Effect::ReadLog {
+            request_id,
+            partition,
+            from,
+            from_leader,
+        });
         self.wake_up_pending = false;
-        self.activity = Activity::Reading { request_id, leader };
+        self.activity = Activity::Reading { request_id, leader: from_leader };
     }
 
-    /// The log was read.
+    /// Handles a page of the log. An answer to an earlier read changes nothing.
     pub(crate) fn on_log_read(
         &mut self,
         request_id: RequestId,
         result: Result<LogPage, ReadError>,
         ctx: &mut PartitionContext<'_>,
     ) {
-        let Activity::Reading { request_id: asked, leader } = self.activity else { return };
-        if asked != request_id {
-            return;
-        }
+        let leader = match self.activity {
+            Activity::Reading { request_id: asked, leader } if asked == request_id => leader,
+            _ => return,
+        };
         let Ok(page) = result else {
-            self.delay(RETRY, DelayedAction::Read, ctx);
+            self.delay(RETRY_DELAY, DelayedAction::Read, ctx);
             return;
         };
-        let Some(known) = &self.stored else { return };
-        let cursor = &known.cursor;
+        let cursor = &self.owned().cursor;
         let sequence = cursor.position.sequence;
         let next = page.messages.iter().find(|message| message.sequence > sequence).cloned();
-        if !ctx.consumer.config.enforces(ProtocolRule::ReadFromCursor) {
+        if !ctx.policy().verifies_log() {
             self.on_next_message(next, None, ctx);
             return;
         }
@@ -79,34 +75,31 @@ impl Partition {
         }
         let read_to = cursor.consumed_to().max(self.pending_watermark);
         if info.first > read_to.next() {
-            ctx.out.push(Effect::Notice(Notice::Expired {
-                partition: ctx.name.clone(),
-                after: read_to,
-                before: info.first,
-            }));
+            let partition = ctx.name.clone();
+            ctx.outbox.notify(Notice::Expired { partition, after: read_to, before: info.first });
         }
         self.pending_watermark = self.pending_watermark.max(info.first.previous());
         self.on_next_message(next, Some(info), ctx);
     }
 
     /// Continues with the message after the cursor, if there is one.
-    pub(super) fn on_next_message(
+    fn on_next_message(
         &mut self,
         next: Option<Message>,
         leader: Option<LogInfo>,
         ctx: &mut PartitionContext<'_>,
     ) {
-        let Some(known) = &self.stored else { return };
+        let stored = self.owned();
         if let Some(message) = next {
+            let cursor = stored.cursor.clone().counting_for(message.sequence);
+            let dead = cursor.dead_letter_reason.is_some();
+            let stored = StoredCursor { cursor, ..stored.clone() };
+            self.cursor.replace(stored);
             self.empty_reads = EARLY_WAKE_UP_DELAYS.len();
-            let known =
-                StoredCursor { cursor: known.cursor.clone().counting_for(message.sequence), ..known.clone() };
-            let dead = known.cursor.dead_letter_reason.is_some();
-            self.stored = Some(known);
             if dead {
-                self.record_dead_letter(message, ctx);
+                self.dead_letter(message, ctx);
             } else {
-                self.activity = Activity::Ready { message, since: ctx.consumer.now };
+                self.make_ready(message, ctx);
             }
             return;
         }
@@ -120,8 +113,8 @@ impl Partition {
             return;
         }
         match leader {
-            Some(info) if watermark_is_stale(known, &info, ctx) => {
-                let clean = known.cursor.with_watermark(info.last);
+            Some(info) if watermark_is_stale(self.owned(), &info, ctx) => {
+                let clean = self.owned().cursor.with_watermark(info.last);
                 self.update_cursor(clean, CursorUpdate::AdvanceWatermark, ctx);
             }
             _ => self.activity = Activity::Idle,
@@ -131,12 +124,12 @@ impl Partition {
 
 /// Whether there is something to do for a partition, besides waiting for its next message.
 pub(super) fn has_work(
-    known: &StoredCursor,
+    stored: &StoredCursor,
     info: &LogInfo,
     last: Option<&LastMessage>,
     ctx: &PartitionContext<'_>,
 ) -> bool {
-    let cursor = &known.cursor;
+    let cursor = &stored.cursor;
     let committed = cursor.position.sequence;
     let unread = last.is_some_and(|last| last.sequence > committed);
     // What is committed must still be there, unless it has expired: otherwise the log has lost its tail.
@@ -144,13 +137,13 @@ pub(super) fn has_work(
         last.sequence > committed || last.sequence == committed && cursor.names(&last.message_id)
     });
     let other_log = Some(info.log_id) != cursor.log_id || committed >= info.first && !holds_it;
-    unread || other_log || cursor.dead_letter_reason.is_some() || watermark_is_stale(known, info, ctx)
+    unread || other_log || cursor.dead_letter_reason.is_some() || watermark_is_stale(stored, info, ctx)
 }
 
 /// Whether the stored watermark is too old, or messages may have expired.
-fn watermark_is_stale(known: &StoredCursor, info: &LogInfo, ctx: &PartitionContext<'_>) -> bool {
-    let cursor = &known.cursor;
-    let age = Duration::from_micros(ctx.consumer.broker_time.saturating_sub(known.stored_at));
-    let old = age >= ctx.consumer.config.watermark_interval && info.last > cursor.consumed_to();
+fn watermark_is_stale(stored: &StoredCursor, info: &LogInfo, ctx: &PartitionContext<'_>) -> bool {
+    let cursor = &stored.cursor;
+    let age = Duration::from_micros(ctx.facts.broker_time.saturating_sub(stored.stored_at));
+    let old = age >= ctx.facts.config.watermark_interval && info.last > cursor.consumed_to();
     old || info.first > cursor.consumed_to().next()
 }

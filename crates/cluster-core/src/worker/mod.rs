@@ -1,70 +1,41 @@
-//! One worker: the small machines put together.
+//! One worker: its parts put together.
 //!
-//! Every event is noted by the machine it concerns; then one pass over all of them does whatever is due. The pass asks
-//! only what is true now, never what just happened, so that it does not matter in which order things arrive.
+//! Each event is noted by the part that it concerns; then one pass over all parts does what is due. The pass asks only what
+//! is true now, never what just happened, so the order of events does not matter.
+//!
+//! Start reading at [`WorkerCore::handle`]. `inputs` handles watched values and answers, `timers` is the pass, `heartbeats`
+//! writes heartbeats, `leave` leaves the fleet.
 
-use std::collections::BTreeSet;
+mod heartbeats;
+mod inputs;
+mod leave;
+mod timers;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use phalanx_fsm::{Fsm, Transition};
 
+use self::heartbeats::Heartbeats;
+use self::leave::Leave;
 use super::WorkerState;
 use super::assignment::OwnAssignment;
 use super::config::Config;
-use super::consumer::{Consumer, ConsumerContext};
-use super::controller::{Controller, ControllerContext};
+use super::consumer::Consumer;
+use super::controller::Controller;
 use super::election::Election;
+use super::facts::Facts;
 use super::fence::Fence;
-use super::health::{HealthyClock, HealthyInstant};
 use super::identity::Identity;
-use super::io::{Effect, Event, Purpose, RequestId, RequestIds};
-use super::roster::Roster;
+use super::io::{Effect, Event, Purpose, RequestId};
+use super::outbox::Outbox;
 use super::shutdown::ShutdownPhase;
-use super::types::{
-    AssignmentMap, ClusterState, PartitionList, Pod, Revision, Time, Version, WorkerIncarnation,
-};
+use super::types::{AssignmentMap, Pod, Time, Version, WorkerIncarnation};
 
-/// The least time between two passes: what is due now is done now.
+/// The shortest time between two passes.
 const MIN_PASS_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Builds the inputs of the controller. A macro, because the caller also borrows the controller and the request ids.
-macro_rules! controller_context {
-    ($worker:ident, $now:expr) => {
-        ControllerContext {
-            now: $now,
-            config: &$worker.config,
-            roster: &$worker.roster,
-            clock: &$worker.clock,
-            partitions: $worker.partitions.as_ref(),
-            commanded_size: $worker.commanded_size,
-            last_state: $worker.last_state.as_ref(),
-            known_map: $worker.map.as_ref().map(|(map, _)| map),
-            watched: $worker.watching_since.map(|since| $worker.clock.since(since)).unwrap_or_default(),
-        }
-    };
-}
-
-/// Builds the inputs of the consumer. A macro, because the caller also borrows the consumer and the request ids.
-macro_rules! consumer_context {
-    ($worker:ident, $now:expr, $me:expr, $map:expr) => {
-        ConsumerContext {
-            now: $now,
-            config: &$worker.config,
-            me: $me,
-            map: $map,
-            roster: &$worker.roster,
-            clock: &$worker.clock,
-            broker_time: $worker.broker_time,
-        }
-    };
-}
-
-mod inputs;
-mod leave;
-mod timers;
-
-/// What can follow from an event: most say nothing new, and many concern one partition only.
+/// The part of the worker that an event can affect: most events bring nothing new, and many concern one partition only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventScope {
     Nothing,
@@ -72,44 +43,33 @@ enum EventScope {
     Everything,
 }
 
+/// The search for a map that is newer than the known one.
+#[derive(Debug, Default)]
+struct MapSearch {
+    /// The read without an answer.
+    read: Option<RequestId>,
+    /// Since when a newer map is known to exist.
+    outdated_since: Option<Time>,
+}
+
 /// The deciding part of one worker: events in, effects out.
 #[derive(Debug)]
 pub struct WorkerCore {
-    config: Config,
-    pod: Pod,
+    facts: Facts,
+    outbox: Outbox,
     lifecycle: Fsm<WorkerState>,
-    request_ids: RequestIds,
-    clock: HealthyClock,
     fence: Fence,
     identity: Identity,
-    roster: Roster,
     election: Election,
+    /// The controller, while this worker leads.
     controller: Option<Controller>,
     assignment: OwnAssignment,
-    consumption: Consumer,
-    /// The newest time of the broker that was seen.
-    broker_time: u64,
-    leaving: Option<ShutdownPhase>,
-    /// Leaves its id only, because the fleet has become smaller: it stays as a standby or takes a free id.
-    releasing_surplus_id: bool,
-    synced: bool,
-    watching_since: Option<HealthyInstant>,
-    partitions: Option<Arc<PartitionList>>,
-    commanded_size: Option<u32>,
-    last_state: Option<(Arc<ClusterState>, Time)>,
-    map: Option<(Arc<AssignmentMap>, Revision)>,
-    map_read: Option<RequestId>,
-    map_outdated_since: Option<Time>,
-    next_heartbeat: Time,
-    next_renewal: Time,
-    /// On the way out of the fence only answers to later requests count.
-    fence_min_request: u64,
-    /// A heartbeat is wanted besides the tick.
-    heartbeat_due: bool,
-    unanswered: BTreeSet<u64>,
-    /// The shell has drained what it runs.
-    drained: bool,
-    drain_until: Time,
+    consumer: Consumer,
+    heartbeats: Heartbeats,
+    map_search: MapSearch,
+    leave: Option<Leave>,
+    /// Whether all watches have delivered their first values.
+    is_synced: bool,
     /// When something besides the partitions is due.
     next_timer: Option<Time>,
     /// When the worker must be called again.
@@ -117,58 +77,42 @@ pub struct WorkerCore {
 }
 
 impl WorkerCore {
-    /// A process that has just started.
+    /// Returns the worker of a process that has just started.
     pub fn new(now: Time, pod: Pod, config: Config) -> Self {
         Self {
-            clock: HealthyClock::new(now, &config),
+            outbox: Outbox::default(),
+            lifecycle: Fsm::new(now.since_origin()),
             fence: Fence::new(now, &config),
             identity: Identity::new(pod.clone()),
-            roster: Roster::default(),
             election: Election::new(),
             controller: None,
             assignment: OwnAssignment::default(),
-            consumption: Consumer::default(),
-            broker_time: 0,
-            leaving: None,
-            releasing_surplus_id: false,
-            synced: false,
-            watching_since: None,
-            partitions: None,
-            commanded_size: None,
-            last_state: None,
-            map: None,
-            map_read: None,
-            map_outdated_since: None,
-            next_heartbeat: now,
-            next_renewal: now,
-            fence_min_request: 0,
-            heartbeat_due: false,
-            unanswered: BTreeSet::new(),
-            drained: false,
-            drain_until: Time::MAX,
+            consumer: Consumer::default(),
+            heartbeats: Heartbeats::new(now),
+            map_search: MapSearch::default(),
+            leave: None,
+            is_synced: false,
             next_timer: None,
             deadline: None,
-            lifecycle: Fsm::new(now.since_origin()),
-            request_ids: RequestIds::default(),
-            config,
-            pod,
+            facts: Facts::new(now, pod, config),
         }
     }
 
-    /// What the worker is doing.
+    /// Returns the state.
     pub fn state(&self) -> WorkerState {
         self.lifecycle.state()
     }
 
-    /// How it came to do that: the latest transitions.
+    /// Returns the latest transitions, oldest first.
     pub fn history(&self) -> impl ExactSizeIterator<Item = &Transition<WorkerState>> {
         self.lifecycle.history()
     }
 
-    /// The life of the id it holds. One that it has begun to give back is held no more.
+    /// Returns the held id with its incarnation. An id that is being released is not held any more.
     pub fn incarnation(&self) -> Option<WorkerIncarnation> {
-        let gives_back = matches!(self.leaving, Some(ShutdownPhase::Releasing(_) | ShutdownPhase::Done));
-        self.identity.holder().filter(|_| !gives_back)
+        let is_releasing =
+            matches!(self.leave_phase(), Some(ShutdownPhase::Releasing(_) | ShutdownPhase::Done));
+        self.facts.identity.filter(|_| !is_releasing)
     }
 
     /// Whether it leads.
@@ -176,150 +120,178 @@ impl WorkerCore {
         self.controller.is_some()
     }
 
-    /// How many changes of the fleet wait for the end of a window; a leader knows.
+    /// Returns the number of changes of the fleet that wait for the end of a window. Only a leader knows them.
     pub fn pending_changes(&self) -> usize {
         self.controller.as_ref().map_or(0, Controller::pending)
     }
 
-    /// Whether it has stopped itself.
+    /// Whether it has fenced itself.
     pub fn is_fenced(&self, now: Time) -> bool {
         !self.fence.is_open(now)
     }
 
-    /// Until when it may work if nothing is heard; none if it has stopped itself.
+    /// Returns the time until which it may work if no heartbeat is acknowledged; none if it has fenced itself.
     pub fn unfenced_until(&self) -> Option<Time> {
         self.fence.closes_at()
     }
 
-    /// The newest map whose losses it has fully let go of.
+    /// Returns the newest map version whose removed partitions are all released.
     pub fn applied_version(&self) -> Version {
         self.assignment.applied()
     }
 
-    /// The newest map it knows.
+    /// Returns the newest known map.
     pub fn map(&self) -> Option<&Arc<AssignmentMap>> {
-        self.map.as_ref().map(|(map, _)| map)
+        self.facts.map.as_ref().map(|(map, _)| map)
     }
 
-    /// How many partitions it owns.
+    /// Returns the number of owned partitions.
     pub fn owned(&self) -> usize {
         self.assignment.len()
     }
 
-    /// Whether it waits for an id that is not there for it: a standby.
+    /// Whether it is a standby: it waits for an id to become free.
     pub fn is_standby(&self) -> bool {
-        self.state() == WorkerState::ClaimingId && self.synced && !self.identity.is_busy()
+        self.state() == WorkerState::ClaimingId && self.is_synced && !self.identity.is_busy()
     }
 
-    /// When the worker must be called again, whatever happens.
+    /// Returns the time at which the worker must be called again, if nothing happens before.
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadline
     }
 
-    /// Applies one event and appends what the shell must do. Never blocks, never fails.
-    pub fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) {
-        self.clock.advance(now);
-        // Whatever the event says: a worker that has slept through its fence does nothing before it knows that.
-        self.check_fence(now, out);
+    /// Applies one event and appends the instructions for the shell. Never blocks.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an assertion about the state is violated. The effects of that step are lost, and the caller must not use
+    /// this worker again: it starts a new one.
+    pub fn handle(&mut self, now: Time, event: Event, effects: &mut Vec<Effect>) {
+        invariant!(now >= self.facts.now, "time never goes back: {now:?} after {:?}", self.facts.now);
+        self.outbox.swap(effects);
+        self.facts.now = now;
+        self.facts.clock.advance(now);
+        self.step(event);
+        self.check();
+        self.outbox.swap(effects);
+    }
+
+    fn step(&mut self, event: Event) {
+        let now = self.facts.now;
+        // A worker that was suspended beyond its fence learns that before it does anything else.
+        self.check_fence();
         let outcome = self.election.tick(now);
-        self.on_election_outcome(now, outcome, out);
-        let scope = self.apply_event(now, event, out);
-        if self.leaving == Some(ShutdownPhase::Done) {
+        self.on_election_outcome(outcome);
+        let scope = self.apply_event(event);
+        if self.leave_phase() == Some(ShutdownPhase::Done) {
             self.deadline = None;
             return;
         }
-        let undue = |at: Option<Time>| at.is_some_and(|at| now < at);
-        if scope == EventScope::Nothing && undue(self.deadline) {
+        let is_undue = |at: Option<Time>| at.is_some_and(|at| now < at);
+        if scope == EventScope::Nothing && is_undue(self.deadline) {
             return;
         }
-        if scope != EventScope::Everything && undue(self.next_timer) && self.leaving.is_none() {
-            self.run_consumer(now, out);
-            if !self.heartbeat_due && self.map_outdated_since.is_none() {
-                self.set_deadline(now);
+        if scope != EventScope::Everything && is_undue(self.next_timer) && self.leave.is_none() {
+            self.run_consumer();
+            if !self.heartbeats.is_requested && self.map_search.outdated_since.is_none() {
+                self.set_deadline();
                 return;
             }
         }
-        self.run_due(now, out);
-        self.next_timer = self.compute_deadline(now);
-        self.set_deadline(now);
+        self.run_due();
+        self.next_timer = self.compute_deadline();
+        self.set_deadline();
     }
 
-    /// Notes one event. Says what can follow from it.
-    fn apply_event(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) -> EventScope {
-        self.consumption.unreleased().note(&event);
+    /// Asserts that the parts of the worker fit together.
+    fn check(&self) {
+        invariant!(self.facts.identity == self.identity.holder(), "the shared facts name the held id");
+        if let Some(controller) = &self.controller {
+            invariant!(self.facts.identity.is_some(), "a leader holds an id");
+            invariant!(self.leave.is_none(), "a leaving worker does not lead");
+            invariant!(self.fence.is_open(self.facts.now), "a fenced worker does not lead");
+            invariant!(self.facts.config.controller_enabled, "this worker may not lead");
+            invariant!(
+                controller.map().is_none_or(|(map, _)| map.epoch <= self.election.highest_epoch().next()),
+                "a leader knows the epochs of its maps"
+            );
+        }
+        if self.facts.identity.is_none() {
+            invariant!(self.assignment.len() == 0, "a worker without an id owns nothing");
+        }
+        if self.leave.as_ref().is_some_and(Leave::ends_process) {
+            invariant!(self.state() == WorkerState::Shutdown, "a leaving process is in SHUTDOWN");
+        }
+    }
+
+    /// Notes one event. Returns the part of the worker that it can affect.
+    fn apply_event(&mut self, event: Event) -> EventScope {
+        self.consumer.unreleased().note(&event);
         match event {
             Event::Tick => return EventScope::Partitions,
             Event::Synced => {
-                // A watch that begins anew changes nothing.
-                if !std::mem::replace(&mut self.synced, true) {
-                    self.watching_since.get_or_insert(self.clock.now());
-                    self.election.begin_watching(&self.clock);
-                    self.transition(now, WorkerState::ClaimingId, "connected");
+                // A watch that starts again changes nothing.
+                if !std::mem::replace(&mut self.is_synced, true) {
+                    self.facts.watching_since = Some(self.facts.clock.now());
+                    self.transition(WorkerState::ClaimingId, "connected");
                 }
             }
-            Event::Watched { key, entry, retained } => return self.watched(now, &key, entry, retained, out),
-            Event::Written { request_id, result } if request_id.purpose == Purpose::Cursor => {
-                self.consume(now, Event::Written { request_id, result }, out);
-                return EventScope::Partitions;
+            Event::Watched { key, entry, retained } => return self.watched(&key, entry, retained),
+            Event::Written { request_id, .. } if request_id.purpose == Purpose::Cursor => {
+                return self.consume(event);
             }
-            Event::Written { request_id, result } => return self.written(now, request_id, result, out),
-            Event::Fetched { request_id, result } if request_id.purpose == Purpose::ReadCursor => {
-                self.consume(now, Event::Fetched { request_id, result }, out);
-                return EventScope::Partitions;
+            Event::Fetched { request_id, .. } if request_id.purpose == Purpose::ReadCursor => {
+                return self.consume(event);
             }
-            Event::Fetched { request_id, result } => self.fetched(now, request_id, result, out),
-            Event::Partitions(partitions) => self.partitions = Some(partitions),
+            Event::Written { request_id, result } => return self.written(request_id, result),
+            Event::Fetched { request_id, result } => self.fetched(request_id, result),
+            Event::Partitions(partitions) => self.facts.partitions = Some(partitions),
             Event::Released(version) => {
-                if !self.config.consumes_log {
-                    self.heartbeat_due |= self.assignment.mark_released(version);
+                if !self.facts.config.consumes_log && self.assignment.mark_released(version) {
+                    self.heartbeats.is_requested = true;
                 }
             }
-            Event::Drained => self.drained = true,
-            Event::Shutdown => self.begin_shutdown(now, out),
+            Event::Drained => self.on_drained(),
+            Event::Shutdown => self.begin_shutdown(),
             Event::Cursors { request_id, result } if request_id.purpose == Purpose::UnlistedCursors => {
-                self.with_controller(now, out, |controller, _, _, out| {
-                    controller.on_unlisted_cursors(request_id, result, out);
-                });
+                if let Some(controller) = &mut self.controller {
+                    controller.on_unlisted_cursors(request_id, result, &mut self.outbox);
+                }
             }
             Event::Subjects { request_id, result } => {
-                self.with_controller(now, out, |controller, context, request_ids, out| {
-                    controller.subjects(request_id, result, context, request_ids, out);
-                });
+                if let Some(controller) = &mut self.controller {
+                    controller.on_subjects(request_id, result, &self.facts, &mut self.outbox);
+                }
             }
-            event => {
-                self.consume(now, event, out);
-                return EventScope::Partitions;
-            }
+            Event::Cursors { .. }
+            | Event::LogInspected { .. }
+            | Event::RecoveryPointRead { .. }
+            | Event::LogRead { .. }
+            | Event::Processed { .. }
+            | Event::DeadLetterStep { .. }
+            | Event::WakeUp(_) => return self.consume(event),
         }
         EventScope::Everything
     }
 
-    /// What concerns the partitions we own. Behind a closed fence nothing does.
-    fn consume(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) {
-        if let (Some(me), Some((map, _)), true) = (self.identity.holder(), &self.map, self.fence.is_open(now))
-        {
-            let context = consumer_context!(self, now, me, map);
-            self.consumption.handle_event(event, &context, &mut self.request_ids, out);
+    /// Handles an event of the partitions. A fenced worker ignores it: afterwards it inspects every partition again.
+    fn consume(&mut self, event: Event) -> EventScope {
+        if self.may_serve() {
+            self.consumer.handle_event(event, &self.facts, &mut self.outbox);
         }
+        EventScope::Partitions
     }
 
-    fn with_controller(
-        &mut self,
-        now: Time,
-        out: &mut Vec<Effect>,
-        act: impl FnOnce(&mut Controller, &ControllerContext<'_>, &mut RequestIds, &mut Vec<Effect>),
-    ) {
-        if let Some(mut controller) = self.controller.take() {
-            act(&mut controller, &controller_context!(self, now), &mut self.request_ids, out);
-            self.controller = Some(controller);
-        }
+    /// Whether this worker may serve partitions: it holds an id, knows a map, and is not fenced.
+    fn may_serve(&self) -> bool {
+        self.facts.identity.is_some() && self.facts.map.is_some() && self.fence.is_open(self.facts.now)
     }
 
-    /// Goes to a state, unless the worker is leaving: that is the last one.
-    fn transition(&mut self, now: Time, to: WorkerState, cause: &'static str) {
+    /// Goes to a state. SHUTDOWN is the last one.
+    fn transition(&mut self, to: WorkerState, cause: &'static str) {
         if self.state() != to && self.state() != WorkerState::Shutdown {
-            let legal = self.lifecycle.transition(now.since_origin(), to, cause);
-            debug_assert!(legal.is_ok(), "{legal:?} ({cause})");
+            let legal = self.lifecycle.transition(self.facts.now.since_origin(), to, cause);
+            legal.unwrap_or_else(|illegal| violated!("{illegal} ({cause})"));
         }
     }
 }

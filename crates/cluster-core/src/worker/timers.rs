@@ -1,275 +1,221 @@
-//! What is due: one pass over everything, asking only what is true now.
+//! The pass over all parts, which does what is due, and the timers until the next pass.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use phalanx_fsm::State as _;
 
-use super::super::consumer::ConsumerContext;
-use super::super::controller::Controller;
-use super::super::election::ElectionContext;
-use super::super::fence::FenceState;
-use super::super::identity::IdSearch;
-use super::super::io::{Condition, Effect, Purpose, RequestId, Warning};
-use super::super::shutdown::ShutdownPhase;
-use super::super::types::{Heartbeat, Key, Time, Value, Version, WorkerId};
-use super::super::{ProtocolRule, WorkerState, fleet_size};
+use crate::WorkerState;
+use crate::controller::Controller;
+use crate::fence::FenceState;
+use crate::io::{Effect, Purpose, Warning};
+use crate::shutdown::ShutdownPhase;
+use crate::types::{Key, Time, WorkerId};
+
 use super::{MIN_PASS_INTERVAL, WorkerCore};
 
+/// Delay before the map is read although the watch may still deliver it.
+const MAP_READ_DELAY: Duration = Duration::from_secs(1);
+
 impl WorkerCore {
-    /// Does whatever is due.
-    pub(super) fn run_due(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.run_consumer(now, out);
-        if self.leaving.is_some() {
-            self.continue_shutdown(now, out);
-        } else if self.synced {
-            self.claim_id(now, out);
-            self.run_controller(now, out);
-            self.release_surplus_id(now, out);
+    /// Does what is due.
+    pub(super) fn run_due(&mut self) {
+        self.run_consumer();
+        if self.leave.is_some() {
+            self.continue_shutdown();
+        } else if self.is_synced {
+            self.claim_id();
+            self.run_controller();
+            self.release_surplus_id();
         }
-        self.catch_up(now, out);
-        self.update_state(now);
-        self.send_heartbeat(now, out);
+        self.catch_up();
+        self.update_state();
+        self.send_heartbeat();
     }
 
-    pub(super) fn check_fence(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.identity.holder().is_none() {
+    /// Closes the fence if its time has come, and continues the steps that open it again.
+    pub(super) fn check_fence(&mut self) {
+        if self.facts.identity.is_none() {
             return;
         }
-        if self.fence.tick(now) {
-            out.push(Effect::Fence);
-            self.consumption.fence(&self.config);
+        if self.fence.tick(self.facts.now) {
+            self.outbox.push(Effect::Fence);
+            self.consumer.fence(self.facts.policy());
             self.controller = None;
             self.election.abandon();
-            self.transition(now, WorkerState::Degraded, "no heartbeat was acknowledged");
-            self.heartbeat_due = true;
+            self.transition(WorkerState::Degraded, "no heartbeat was acknowledged");
+            self.heartbeats.is_requested = true;
         }
-        match self.fence.stage() {
-            FenceState::AwaitingClaim { .. } => self.identity.renew(&mut self.request_ids, out),
-            FenceState::AwaitingMap { .. } if self.map_read.is_none() => self.read_map(out),
+        match self.fence.state() {
+            FenceState::AwaitingClaim { .. } => self.identity.renew(&mut self.outbox),
+            FenceState::AwaitingMap { .. } if self.map_search.read.is_none() => self.read_map(),
             _ => {}
         }
     }
 
-    pub(super) fn claim_id(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.identity.holder().is_some() || self.identity.is_busy() {
+    fn claim_id(&mut self) {
+        if self.facts.identity.is_some() || self.identity.is_busy() {
             return;
         }
         if self.state() == WorkerState::Initialization {
-            if now < self.next_heartbeat {
+            if self.facts.now < self.heartbeats.next {
                 return;
             }
-            self.transition(now, WorkerState::ClaimingId, "trying again");
+            self.transition(WorkerState::ClaimingId, "trying again");
         }
-        let map = self.map.as_ref().map(|(map, _)| map.as_ref());
-        let size = fleet_size::in_force(self.commanded_size, &self.config, &self.roster, &self.clock, map);
-        let nobody = BTreeSet::new();
-        let search = IdSearch {
-            in_map: map.map_or(&nobody, |map| &map.workers),
-            limit: size.unwrap_or(self.config.max_workers).min(self.config.max_workers),
-            stale: self.config.claim_expiry,
-            map_first: self.config.enforces(ProtocolRule::MapIdsFirst),
-            clock: &self.clock,
-        };
-        let (limit, found) = (search.limit, self.identity.search(&search, &mut self.request_ids, out));
-        if !found && size.is_none() {
-            out.push(Effect::Warn(Warning::PoolExhausted { ids: limit }));
-            self.transition(now, WorkerState::Initialization, "every id is taken");
+        let (facts, max_workers) = (&self.facts, self.facts.config.max_workers);
+        let size = facts.fleet_size(facts.map());
+        let limit = size.unwrap_or(max_workers).min(max_workers);
+        if !self.identity.search(limit, facts, &mut self.outbox) && size.is_none() {
+            self.outbox.warn(Warning::PoolExhausted { ids: limit });
+            self.transition(WorkerState::Initialization, "every id is taken");
         }
     }
 
-    pub(super) fn run_controller(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let Some(me) = self.identity.holder() else { return };
-        if !self.fence.is_open(now) {
+    fn run_controller(&mut self) {
+        if self.facts.identity.is_none() || !self.fence.is_open(self.facts.now) {
             return;
         }
-        let candidate =
-            ElectionContext { me, config: &self.config, roster: &self.roster, clock: &self.clock };
-        self.election.campaign(now, &candidate, &mut self.request_ids, out);
-        self.with_controller(now, out, |controller, context, request_ids, out| {
-            controller.evaluate(context, request_ids, out)
-        });
-    }
-
-    /// The leader has a newer map than we do, and the watch has not brought it for a second: read it.
-    pub(super) fn catch_up(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let overdue =
-            self.map_outdated_since.is_some_and(|since| now.saturating_sub(since) >= Duration::from_secs(1));
-        if overdue && self.map_read.is_none() {
-            self.map_outdated_since = None;
-            self.read_map(out);
+        self.election.campaign(&self.facts, &mut self.outbox);
+        if let Some(controller) = &mut self.controller {
+            controller.evaluate(&self.facts, &mut self.outbox);
         }
     }
 
-    pub(super) fn read_map(&mut self, out: &mut Vec<Effect>) {
-        let request_id = self.request_ids.next(Purpose::ReadMap);
-        out.push(Effect::Read { request_id, key: Key::Map });
-        self.map_read = Some(request_id);
+    /// Reads the map if a newer one exists and the watch has not delivered it.
+    fn catch_up(&mut self) {
+        let is_overdue = self
+            .map_search
+            .outdated_since
+            .is_some_and(|since| self.facts.now.saturating_sub(since) >= MAP_READ_DELAY);
+        if is_overdue && self.map_search.read.is_none() {
+            self.map_search.outdated_since = None;
+            self.read_map();
+        }
     }
 
-    /// Before the first assignment the state is the role; afterwards it is what the leader says the cluster is doing.
-    pub(super) fn update_state(&mut self, now: Time) {
-        let Some(me) = self.identity.holder() else { return };
+    fn read_map(&mut self) {
+        invariant!(self.map_search.read.is_none(), "one read of the map at a time");
+        self.map_search.read = Some(self.outbox.read(Purpose::ReadMap, Key::Map));
+    }
+
+    /// Shows the role before the first assignment, and the cluster state of the leader afterwards.
+    fn update_state(&mut self) {
+        let Some(me) = self.facts.identity else { return };
         let state = self.state();
-        if self.leaving.is_some() || state == WorkerState::Degraded {
+        if self.leave.is_some() || state == WorkerState::Degraded {
             return;
         }
-        let role = if self.is_leader() { WorkerState::Leader } else { WorkerState::Follower };
-        let elected = self.is_leader() || self.election.leader().is_some_and(|leader| leader != me);
         if matches!(state, WorkerState::Election | WorkerState::Leader | WorkerState::Follower) {
-            if !elected {
-                return;
-            }
-            self.transition(now, role, if self.is_leader() { "won the election" } else { "another leads" });
-            let named = self.map.as_ref().is_some_and(|(map, _)| map.workers.contains(&me.id));
-            if named {
-                self.transition(now, WorkerState::Stable, "has an assignment");
-                return;
-            }
-            // At a cold start nobody has an assignment, and the leader shows what it does all the same.
-            let busy = self.controller.as_ref().map(Controller::state);
-            if let Some(busy) = busy.filter(|&busy| busy != WorkerState::Stable) {
-                self.transition(now, busy, "as its calculator does");
+            let is_elected = self.is_leader() || self.election.leader().is_some_and(|leader| leader != me);
+            if is_elected {
+                self.show_role(me.id);
             }
             return;
         }
         let shown = match &self.controller {
-            Some(controller) => controller.state(),
-            None => self.last_state.as_ref().map_or(WorkerState::Stable, |(state, _)| state.state),
+            Some(controller) => controller.worker_state(),
+            None => self.facts.cluster_state.as_ref().map_or(WorkerState::Stable, |(state, _)| state.state),
         };
         if shown != state && !state.can_transition_to(shown) {
-            self.transition(now, WorkerState::Stable, "between two states of the leader");
+            self.transition(WorkerState::Stable, "between two states of the leader");
         }
-        self.transition(now, shown, "as the leader says");
+        self.transition(shown, "as the leader says");
     }
 
-    pub(super) fn leave_degraded(&mut self, now: Time) {
-        let Some(me) = self.identity.holder().filter(|_| self.state() == WorkerState::Degraded) else {
-            return;
-        };
-        let named = self.map.as_ref().is_some_and(|(map, _)| map.workers.contains(&me.id));
-        let to = if named { WorkerState::Stable } else { WorkerState::Election };
-        self.transition(now, to, "proved itself again");
-        self.heartbeat_due = true;
-    }
-
-    pub(super) fn send_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let is_due = now >= self.next_heartbeat;
-        let silent = !self.synced || self.leaving.is_some_and(|stage| !stage.needs_heartbeats());
-        if silent || !(is_due || self.heartbeat_due) {
+    fn show_role(&mut self, me: WorkerId) {
+        if self.is_leader() {
+            self.transition(WorkerState::Leader, "won the election");
+        } else {
+            self.transition(WorkerState::Follower, "another leads");
+        }
+        if self.is_in_map(me) {
+            self.transition(WorkerState::Stable, "has an assignment");
             return;
         }
-        self.heartbeat_due = false;
-        let request_id = self.request_ids.next(Purpose::Heartbeat);
-        self.fence.heartbeat_sent(now, request_id.serial);
-        self.unanswered.insert(request_id.serial);
-        out.push(self.heartbeat_effect(request_id, false));
-        if is_due {
-            self.next_heartbeat = now + self.config.heartbeat_interval;
-            if now >= self.next_renewal {
-                self.next_renewal = now + self.config.claim_renewal();
-                self.identity.renew(&mut self.request_ids, out);
+        // At a cold start no worker has an assignment, and the leader shows the state of its calculator all the same.
+        let calculator = self.controller.as_ref().map(Controller::worker_state);
+        if let Some(busy) = calculator.filter(|&state| state != WorkerState::Stable) {
+            self.transition(busy, "as its calculator does");
+        }
+    }
+
+    fn is_in_map(&self, id: WorkerId) -> bool {
+        self.facts.map().is_some_and(|map| map.workers.contains(&id))
+    }
+
+    /// Leaves DEGRADED: the fence is open again.
+    pub(super) fn leave_degraded(&mut self) {
+        let Some(me) = self.facts.identity.filter(|_| self.state() == WorkerState::Degraded) else { return };
+        let to = if self.is_in_map(me.id) { WorkerState::Stable } else { WorkerState::Election };
+        self.transition(to, "proved itself again");
+        self.heartbeats.is_requested = true;
+    }
+
+    /// Runs what is due for the partitions, and reports the map whose removed partitions are all released.
+    pub(super) fn run_consumer(&mut self) {
+        if self.may_serve() {
+            self.consumer.run_due(&self.facts, &mut self.outbox);
+            if self.consumer.take_map_request() {
+                self.map_search.outdated_since.get_or_insert(self.facts.now);
             }
         }
-    }
-
-    pub(super) fn heartbeat_effect(&self, request_id: RequestId, left: bool) -> Effect {
-        let holder = self.identity.holder();
-        let key =
-            holder.map_or(Key::StandbyHeartbeat(self.pod.uid.clone()), |holder| Key::Heartbeat(holder.id));
-        let value = Value::Heartbeat(Arc::new(Heartbeat {
-            pod: self.pod.clone(),
-            worker: holder,
-            serial: request_id.serial,
-            state: self.state(),
-            left,
-            is_leader: self.is_leader(),
-            map_version: self.map.as_ref().map_or(Version(0), |(map, _)| map.version),
-            applied_version: self.assignment.applied(),
-            cursor_version: self.consumption.cursor_version(),
-            assigned: self.assignment.len(),
-            processed: self.consumption.processed(),
-            fleet_size: self.config.fleet_size,
-        }));
-        Effect::Write { request_id, key, value, condition: Condition::None }
-    }
-
-    /// Partitions: what may be started is started, and what a map took is reported once it is let go of.
-    pub(super) fn run_consumer(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if let (Some(me), Some((map, _)), true) = (self.identity.holder(), &self.map, self.fence.is_open(now))
+        if self.facts.config.consumes_log
+            && self.consumer.has_released_all()
+            && self.assignment.mark_all_released()
         {
-            let context = consumer_context!(self, now, me, map);
-            self.consumption.run_due(&context, &mut self.request_ids, out);
-            if self.consumption.take_map_request() {
-                self.map_outdated_since.get_or_insert(now);
-            }
-        }
-        if self.config.consumes_log && self.consumption.has_released_all() {
-            self.heartbeat_due |= self.assignment.mark_all_released();
+            self.heartbeats.is_requested = true;
         }
     }
 
-    /// When the worker must be called again: for its duties, or for a partition.
-    pub(super) fn set_deadline(&mut self, now: Time) {
-        let partitions = match (self.identity.holder(), &self.map) {
-            (Some(me), Some((map, _))) if self.fence.is_open(now) => {
-                self.consumption.next_deadline(&consumer_context!(self, now, me, map))
-            }
-            _ => None,
-        };
+    /// Computes when the worker must be called again, for its timers or for a partition.
+    pub(super) fn set_deadline(&mut self) {
+        let now = self.facts.now;
+        let partitions = if self.may_serve() { self.consumer.next_deadline(now) } else { None };
         let partitions = partitions.map(|due| due.max(now + MIN_PASS_INTERVAL));
         self.deadline = self.next_timer.into_iter().chain(partitions).min();
     }
 
-    pub(super) fn compute_deadline(&self, now: Time) -> Option<Time> {
-        if self.leaving == Some(ShutdownPhase::Done) || !self.synced {
+    /// Returns the time of the next timer besides those of the partitions.
+    pub(super) fn compute_deadline(&self) -> Option<Time> {
+        if self.leave_phase() == Some(ShutdownPhase::Done) || !self.is_synced {
             return None;
         }
-        let holds = self.identity.holder().is_some();
-        let fence = self.fence.closes_at().filter(|_| holds).map(|closes| closes + MIN_PASS_INTERVAL);
-        let behind = self.map_outdated_since.map(|since| since + Duration::from_secs(1));
-        let controller = self.controller.as_ref().and_then(|controller| controller.next_deadline(now));
-        let drain = self.leaving.filter(|stage| stage.needs_heartbeats()).map(|_| self.drain_until);
+        let now = self.facts.now;
+        let holds_id = self.facts.identity.is_some();
+        let fence = self.fence.closes_at().filter(|_| holds_id).map(|closes| closes + MIN_PASS_INTERVAL);
         let due = [
-            Some(self.next_heartbeat),
-            drain,
+            Some(self.heartbeats.next),
+            self.drain_deadline(),
             fence,
-            behind,
+            self.map_search.outdated_since.map(|since| since + MAP_READ_DELAY),
             self.election.next_deadline(),
-            controller,
-            self.next_crash_deadline(now),
-            self.next_observation_deadline(now),
+            self.controller.as_ref().and_then(|controller| controller.next_deadline(now)),
+            self.next_crash_deadline(),
+            self.next_observation_deadline(),
         ];
         due.into_iter().flatten().min().map(|due| due.max(now + MIN_PASS_INTERVAL))
     }
 
-    /// When somebody whose silence matters will have been silent for too long, if nothing is heard until then.
-    pub(super) fn next_crash_deadline(&self, now: Time) -> Option<Time> {
+    /// Returns the time at which a worker whose silence matters will count as crashed if it stays silent.
+    fn next_crash_deadline(&self) -> Option<Time> {
+        let Self { facts, .. } = self;
         let until = |id: WorkerId| {
-            let silent = self.roster.time_since_heartbeat(id, &self.clock)?;
-            self.config
-                .crash_after()
-                .checked_sub(silent)
-                .filter(|left| !left.is_zero())
-                .map(|left| now + left)
+            let silent = facts.roster.time_since_heartbeat(id, &facts.clock)?;
+            let left = facts.config.crash_after().checked_sub(silent).filter(|left| !left.is_zero());
+            left.map(|left| facts.now + left)
         };
         let leader = self.election.leader().map(|leader| leader.id);
-        let fleet =
-            self.controller.as_ref().and(self.map.as_ref()).map(|(map, _)| map.workers.iter().copied());
+        let fleet = self.controller.as_ref().and(facts.map()).map(|map| map.workers.iter().copied());
         leader.into_iter().chain(fleet.into_iter().flatten()).filter_map(until).min()
     }
 
-    /// When this process will have watched for long enough to draw conclusions.
-    pub(super) fn next_observation_deadline(&self, now: Time) -> Option<Time> {
-        let watched = self.clock.since(self.watching_since?);
-        let patience =
-            [self.config.cold_start_window, self.config.crash_after() + self.config.heartbeat_interval];
-        patience
-            .into_iter()
-            .filter_map(|limit| limit.checked_sub(watched))
-            .filter(|left| !left.is_zero())
-            .map(|left| now + left)
-            .min()
+    /// Returns the time at which this process will have watched for long enough to draw conclusions.
+    fn next_observation_deadline(&self) -> Option<Time> {
+        let Self { facts, .. } = self;
+        let watched = facts.clock.since(facts.watching_since?);
+        let limits =
+            [facts.config.cold_start_window, facts.config.crash_after() + facts.config.heartbeat_interval];
+        let left = limits.into_iter().filter_map(|limit| limit.checked_sub(watched));
+        left.filter(|left| !left.is_zero()).map(|left| facts.now + left).min()
     }
 }

@@ -320,7 +320,6 @@ impl<'a> CoreSession<'a> {
             }
             Effect::Cancel { partition } => self.cancel(&partition),
             Effect::Fence => self.cancel_all(),
-            Effect::Unfence => {}
             Effect::Assign { version, added, removed } => self.assign(version, added, removed),
             Effect::Grant { partition, fencing_token: take } => {
                 self.pending_grants.push(OwnedPartition { partition, fencing_token: Some(take) })

@@ -47,8 +47,9 @@ async fn processed(worker: &Worker, count: u64) {
     until_async("the commits", async || (worker.stats().processed >= count).then_some(())).await;
 }
 
-fn without(guard: ProtocolRule, config: Config) -> Config {
-    Config { disabled_rule: Some(guard), ..config }
+fn without(guard: ProtocolRule, mut config: Config) -> Config {
+    assert!(config.disable_rule(guard), "this build can disable {guard:?}");
+    config
 }
 
 /// What the handler ran, in order, when the second of three commits meets a fault.

@@ -484,6 +484,10 @@ impl World {
     #[inline(never)]
     fn carry_out_all(&mut self, process: ProcessId, effects: Vec<Effect>) {
         let now = self.now;
+        let target = &self.processes[process.index()];
+        if !target.worker.is_fenced(target.clock(now)) {
+            self.oracle.unfenced(process);
+        }
         for effect in effects {
             if !self.may_execute(process) {
                 return;
@@ -631,7 +635,6 @@ impl World {
                 self.drop_runs(process);
                 self.oracle.fenced(process);
             }
-            Effect::Unfence => self.oracle.unfenced(process),
             Effect::Notice(notice) => self.notice(process, &notice),
             Effect::Grant { .. } | Effect::Warn(_) => {}
         }

@@ -1,24 +1,24 @@
-//! Making the next map from the current one.
+//! Building the next map from the current one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::io::PlanSummary;
-use super::planner::{self, Mode, Plan, PlannerInput};
-use super::types::{Assignment, AssignmentMap, Epoch, Lifecycle, PartitionList, Version, WorkerId};
-use super::unlisted::DesiredPartitions;
+use crate::io::PlanSummary;
+use crate::planner::{self, Mode, Plan, PlannerInput};
+use crate::types::{Assignment, AssignmentMap, Epoch, Lifecycle, PartitionList, Version, WorkerId};
+use crate::unlisted::DesiredPartitions;
 
-/// What a map is made from.
+/// The inputs of a map.
 pub(super) struct MapInput<'a> {
     pub(super) current: Option<&'a AssignmentMap>,
     pub(super) wanted: &'a DesiredPartitions,
     pub(super) workers: &'a BTreeSet<WorkerId>,
-    /// In an emergency: who may be given orphans.
+    /// In an emergency: the workers that may receive orphaned partitions.
     pub(super) receivers: &'a BTreeSet<WorkerId>,
     pub(super) mode: Mode,
     pub(super) options: &'a planner::Options,
 }
 
-/// What a map says besides who owns what.
+/// The fields of a map besides its assignments.
 pub(super) struct MapHeader {
     pub(super) version: Version,
     pub(super) epoch: Epoch,
@@ -43,9 +43,10 @@ impl MapInput<'_> {
         planner::plan_with(&items, &workers, &receivers, self.options, self.mode)
     }
 
-    /// The next map, and how it came to be.
-    pub(super) fn build(&self, imprint: MapHeader) -> (AssignmentMap, PlanSummary) {
+    /// Returns the next map and the figures of its plan.
+    pub(super) fn build(&self, header: MapHeader) -> (AssignmentMap, PlanSummary) {
         let plan = self.plan();
+        invariant!(plan.owners.len() == self.wanted.partitions.len(), "every partition has an owner");
         let planned = PlanSummary {
             window: None,
             emergency: self.mode == Mode::Emergency,
@@ -64,20 +65,24 @@ impl MapInput<'_> {
             })
             .collect();
         let map = AssignmentMap {
-            version: imprint.version,
-            epoch: imprint.epoch,
-            lifecycle: imprint.lifecycle,
+            version: header.version,
+            epoch: header.epoch,
+            lifecycle: header.lifecycle,
             workers: self.workers.clone(),
             assignments,
-            fleet_size: imprint.fleet_size,
+            fleet_size: header.fleet_size,
             moved: plan.statistics.moved_count,
             moved_weight: plan.statistics.moved_weight,
             lower_bound_weight: plan.statistics.lower_bound_weight,
         };
+        invariant!(
+            map.assignments.values().all(|assignment| map.workers.contains(&assignment.owner)),
+            "every owner is a worker of the map"
+        );
         (map, planned)
     }
 
-    /// How many partitions belonged to somebody who is no more.
+    /// Returns the number of partitions whose owner is not among the workers.
     fn orphans(&self) -> usize {
         let owners = self.current.into_iter().flat_map(|map| map.assignments.values());
         owners.filter(|known| !self.workers.contains(&known.owner)).count()
