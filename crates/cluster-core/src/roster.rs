@@ -175,6 +175,14 @@ impl Roster {
         self.iter().filter(move |(_, seen)| seen.is_live(limit, clock))
     }
 
+    /// Returns the number of workers whose heartbeats arrived within `limit`, also those that are DEGRADED.
+    pub(super) fn heard(&self, limit: Duration, clock: &HealthyClock) -> usize {
+        let is_heard = |seen: &WorkerRecord| {
+            !seen.left && seen.last_heartbeat.is_some_and(|heard| clock.since(heard) < limit)
+        };
+        self.workers.values().filter(|seen| is_heard(seen)).count()
+    }
+
     /// Whether a standby was heard within `limit`.
     pub(super) fn has_standby(&self, limit: Duration, clock: &HealthyClock) -> bool {
         self.standbys.values().flatten().any(|&heard| clock.since(heard) < limit)

@@ -14,7 +14,7 @@ use clap::Parser;
 use phalanx_cluster::backend::{Backend, LogConfig, StoreConfig};
 use phalanx_cluster::core::Config;
 use phalanx_cluster::{
-    Delivery, Failure, Handler, HookError, Hooks, Problem, Role, SubjectScheme, Worker, WorkerHandle,
+    Decoded, Delivery, Failure, Handler, HookError, Hooks, Problem, Role, SubjectScheme, Worker, WorkerHandle,
 };
 use phalanx_cluster_nats::Nats;
 use tokio::signal::unix::{SignalKind, signal};
@@ -109,8 +109,9 @@ impl Handler for Ledger {
         Ok(())
     }
 
-    fn message_id(&self, payload: &[u8]) -> Option<String> {
-        String::from_utf8_lossy(payload).split(' ').next().map(str::to_owned)
+    fn decode(&self, _: &str, payload: &[u8]) -> Decoded {
+        let message_id = String::from_utf8_lossy(payload).split(' ').next().map(str::to_owned);
+        Decoded { message_id, value: None }
     }
 }
 

@@ -155,6 +155,16 @@ impl WorkerCore {
         self.state() == WorkerState::ClaimingId && self.is_synced && !self.identity.is_busy()
     }
 
+    /// Returns the number of workers that are heard and not DEGRADED.
+    pub fn live_workers(&self) -> usize {
+        self.facts.roster.live(self.facts.config.crash_after(), &self.facts.clock).count()
+    }
+
+    /// Returns the number of workers that are heard, also those that are DEGRADED.
+    pub fn heard_workers(&self) -> usize {
+        self.facts.roster.heard(self.facts.config.crash_after(), &self.facts.clock)
+    }
+
     /// Returns the time at which the worker must be called again, if nothing happens before.
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadline

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::backend_client::BackendClient;
 use super::clock;
+use super::decoder::MessageDecoder;
 use super::gate::Gate;
 use super::handle::{Role, Status, Worker, WorkerHandle};
 use super::handler::Handler;
@@ -51,6 +52,9 @@ pub enum StartError {
     #[error(transparent)]
     Backend(#[from] backend::Error),
 }
+
+/// Number of commands that may wait for the event loop; a caller waits while there are more.
+const MAX_QUEUED_COMMANDS: usize = 16;
 
 /// Sets up a worker; see [`Worker`] for an example.
 pub struct Builder {
@@ -173,7 +177,7 @@ impl Builder {
             let broker =
                 BackendClient::open(backend, stores, config.consumes_log, election, hooks.clone()).await?;
             let broker = Arc::new(broker);
-            let (commands, orders) = mpsc::unbounded_channel();
+            let (commands, orders) = mpsc::channel(MAX_QUEUED_COMMANDS);
             let gate = Gate::closed();
             let now = u64::try_from(clock::now().since_origin().as_millis()).unwrap_or(u64::MAX);
             let turned = Arc::new(AtomicU64::new(now));
@@ -203,7 +207,7 @@ impl Builder {
                 pod: self.pod,
                 partitions,
                 source: self.partitions,
-                handler: self.handler,
+                decoder: self.handler.map(|handler| Arc::new(MessageDecoder::new(handler))),
                 hooks,
                 metrics,
                 subscription_config: doorbells,

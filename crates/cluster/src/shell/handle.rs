@@ -105,7 +105,7 @@ pub(super) enum WorkerCommand {
 #[derive(Clone)]
 pub struct WorkerHandle {
     pub(super) status: watch::Receiver<Status>,
-    pub(super) commands: mpsc::UnboundedSender<WorkerCommand>,
+    pub(super) commands: mpsc::Sender<WorkerCommand>,
     pub(super) broker: Arc<BackendClient>,
     pub(super) metrics: Metrics,
     pub(super) gate: Gate,
@@ -165,7 +165,7 @@ impl WorkerHandle {
     /// Reads the partitions again. Says how many there are.
     pub async fn refresh_partitions(&self) -> Result<usize, CommandError> {
         let (answer, answered) = oneshot::channel();
-        self.commands.send(WorkerCommand::Refresh(answer)).map_err(|_| CommandError::Ended)?;
+        self.commands.send(WorkerCommand::Refresh(answer)).await.map_err(|_| CommandError::Ended)?;
         Ok(answered.await.map_err(|_| CommandError::Ended)??)
     }
 
@@ -182,7 +182,7 @@ impl WorkerHandle {
 
     /// Leaves: finishes what runs, says farewell, gives the id back. Returns when all that is done.
     pub async fn shutdown(&self) {
-        let _ = self.commands.send(WorkerCommand::Shutdown);
+        let _ = self.commands.send(WorkerCommand::Shutdown).await;
         let _ = self.status.clone().wait_for(|status| status.ended).await;
     }
 

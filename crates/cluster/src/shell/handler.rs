@@ -1,5 +1,6 @@
 //! What a user does with a message.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub struct Delivery {
     pub partition: Arc<str>,
     /// What the message says.
     pub payload: Bytes,
-    /// Its id, by [`Handler::message_id`].
+    /// Its id, by [`Handler::decode`].
     pub message_id: Arc<str>,
     /// Where it stands. Never used twice, also when the log is made anew.
     pub position: Position,
@@ -39,13 +40,20 @@ pub struct Delivery {
     pub attempt: u32,
     /// Whatever you remember of this partition does not count: read it again from where you keep it.
     pub ignore_cache: bool,
+    decoded: Option<Arc<dyn Any + Send + Sync>>,
     gate: Gate,
     wait_time: WaitTime,
 }
 
 impl Delivery {
-    pub(super) fn new(partition: Arc<str>, work: &ProcessRequest, gate: Gate) -> Self {
+    pub(super) fn new(
+        partition: Arc<str>,
+        work: &ProcessRequest,
+        decoded: Option<Arc<dyn Any + Send + Sync>>,
+        gate: Gate,
+    ) -> Self {
         Self {
+            decoded,
             partition,
             payload: Bytes::copy_from_slice(&work.message.payload),
             message_id: work.message.message_id.clone(),
@@ -79,7 +87,8 @@ impl Delivery {
         let payload = payload.into();
         Self {
             partition: partition.into(),
-            message_id: hash(&payload).into(),
+            message_id: payload_hash(&payload).into(),
+            decoded: None,
             payload,
             position,
             committed: None,
@@ -94,6 +103,12 @@ impl Delivery {
         }
     }
 
+    /// Returns the decoded form of the message, by [`Handler::decode`]. It is none after a restart between reading and
+    /// processing, and in tests of handlers: decode the payload then.
+    pub fn decoded<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.decoded.as_deref()?.downcast_ref()
+    }
+
     /// Whether this worker may still write. Ask right before each write: a worker that nobody has heard for a while stops
     /// itself before somebody else goes on.
     pub fn may_write(&self) -> bool {
@@ -105,6 +120,24 @@ impl Delivery {
     pub async fn exclude_from_timeout<T>(&self, work: impl Future<Output = T>) -> T {
         self.wait_time.wait(work).await
     }
+}
+
+/// A decoded message.
+///
+/// ```
+/// use std::sync::Arc;
+/// use phalanx_cluster::Decoded;
+///
+/// let decoded = Decoded { message_id: Some("order-7".to_owned()), value: Some(Arc::new(7_u64)) };
+/// assert_eq!(decoded.value.and_then(|value| value.downcast_ref::<u64>().copied()), Some(7));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Decoded {
+    /// The id of the message, by which the worker recognizes a log that lost its newest messages. Without one, a hash of
+    /// the payload is the id.
+    pub message_id: Option<String>,
+    /// The decoded form, which [`Delivery::decoded`] returns.
+    pub value: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Why a message was not processed.
@@ -149,11 +182,11 @@ pub trait Handler: Send + Sync + 'static {
     /// follows, succeeds.
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure>;
 
-    /// A name of the message, the same whenever it is read: by it a log that lost its tail is recognised. Without one a
-    /// hash of the payload serves.
-    fn message_id(&self, payload: &[u8]) -> Option<String> {
-        let _ = payload;
-        None
+    /// Decodes a message. The worker calls this once for a message that it reads and processes, and passes the decoded form
+    /// to [`Handler::handle`]. The same payload must always give the same message id.
+    fn decode(&self, partition: &str, payload: &[u8]) -> Decoded {
+        let _ = (partition, payload);
+        Decoded::default()
     }
 
     /// How far a partition came by what is stored of it. Asked when its cursor is lost: without an answer, the partition
@@ -192,13 +225,8 @@ pub(super) async fn process(handler: &dyn Handler, delivery: Delivery, limit: Du
     }
 }
 
-/// The name of a message; one whose naming panics is named as by default.
-pub(super) fn context_of(handler: &dyn Handler, payload: &[u8]) -> Arc<str> {
-    let name = std::panic::AssertUnwindSafe(|| handler.message_id(payload));
-    std::panic::catch_unwind(name).ok().flatten().unwrap_or_else(|| hash(payload)).into()
-}
-
-fn hash(payload: &[u8]) -> String {
+/// Returns a hash of a payload, the id of a message without one.
+pub(super) fn payload_hash(payload: &[u8]) -> String {
     format!("{:016x}", xxh64(payload, 0))
 }
 
@@ -221,7 +249,7 @@ pub(super) fn notify_committed(handler: &dyn Handler, partition: &str, position:
 }
 
 /// What a panic said.
-pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a word".to_owned())
 }

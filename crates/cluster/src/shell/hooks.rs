@@ -1,14 +1,14 @@
 //! What a user is told: in order, awaited, on a task of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::runtime;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::handler::panic_text;
+use super::hook_queue::{AssignmentCall, CallReceiver, CallSender, HookCall, hook_queue};
 use super::metrics::Metrics;
 use super::problem::Problem;
 use crate::core::WorkerState;
@@ -16,8 +16,6 @@ use crate::core::types::FencingToken;
 
 /// A hook that has not returned by then is given up.
 pub(super) const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
-/// More problems than this do not wait for a hook that is busy; they are counted all the same.
-const MAX_QUEUED_PROBLEMS: usize = 1000;
 
 /// What a hook may fail with.
 pub type HookError = Box<dyn std::error::Error + Send + Sync>;
@@ -84,74 +82,57 @@ pub(super) struct NoHooks;
 
 impl Hooks for NoHooks {}
 
-/// A call that waits for its turn.
-pub(super) enum HookCall {
-    Assignment {
-        added: Vec<OwnedPartition>,
-        removed: Vec<Arc<str>>,
-        done: Option<Box<dyn FnOnce() + Send>>,
-    },
-    State {
-        from: WorkerState,
-        to: WorkerState,
-    },
-    Problem(Problem),
-    /// Everything before is through.
-    Flush(oneshot::Sender<()>),
-}
-
-/// Where calls are put in. Clones are the same queue.
+/// The queue of hook calls. Clones are the same queue.
 #[derive(Clone)]
 pub(super) struct HookQueue {
-    calls: mpsc::UnboundedSender<HookCall>,
-    problems: Arc<AtomicUsize>,
+    calls: Arc<CallSender>,
     metrics: Metrics,
 }
 
 impl HookQueue {
-    /// A queue that is served until its last clone is dropped.
+    /// Starts a queue. Its task ends when the last clone is dropped and all calls have returned.
     pub(super) fn start(hooks: Arc<dyn Hooks>, metrics: Metrics) -> Self {
-        let (calls, waiting) = mpsc::unbounded_channel();
-        let problems = Arc::new(AtomicUsize::new(0));
-        let server = HookRunner { hooks, metrics: metrics.clone(), problems: problems.clone() };
-        tokio::spawn(server.serve(waiting));
-        Self { calls, problems, metrics }
+        let (calls, waiting) = hook_queue();
+        tokio::spawn(HookRunner { hooks, metrics: metrics.clone() }.serve(waiting));
+        Self { calls: Arc::new(calls), metrics }
     }
 
-    /// Waits until everything that waits now is through, for as long as one hook may take.
+    /// Waits until all calls that wait now have returned, for as long as one hook may take.
     pub(super) async fn flush(&self) {
         let (through, is_through) = oneshot::channel();
-        self.call(HookCall::Flush(through));
+        self.calls.send(HookCall::Flush(through));
         let _ = tokio::time::timeout(HOOK_TIMEOUT, is_through).await;
     }
 
-    pub(super) fn call(&self, call: HookCall) {
-        // The server ends after every queue; a call to nobody is nobody's loss.
-        let _ = self.calls.send(call);
+    /// Queues an assignment change, which is never dropped.
+    pub(super) fn change_assignment(&self, change: AssignmentCall) {
+        self.calls.send(HookCall::Assignment(change));
     }
 
+    /// Queues a state change.
+    pub(super) fn change_state(&self, from: WorkerState, to: WorkerState) {
+        if !self.calls.send(HookCall::State { from, to }) {
+            self.metrics.problem(&Problem::HookCallDropped { hook: "on_state_changed" });
+        }
+    }
+
+    /// Counts a problem and queues it.
     pub(super) fn report(&self, problem: Problem) {
         self.metrics.problem(&problem);
-        if self.problems.fetch_add(1, Ordering::Relaxed) < MAX_QUEUED_PROBLEMS {
-            self.call(HookCall::Problem(problem));
-        } else {
-            self.problems.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.calls.send(HookCall::Problem(problem));
     }
 }
 
 struct HookRunner {
     hooks: Arc<dyn Hooks>,
     metrics: Metrics,
-    problems: Arc<AtomicUsize>,
 }
 
 impl HookRunner {
-    async fn serve(self, mut waiting: mpsc::UnboundedReceiver<HookCall>) {
+    async fn serve(self, mut waiting: CallReceiver) {
         while let Some(call) = waiting.recv().await {
             let problem = match call {
                 HookCall::Problem(problem) => {
-                    self.problems.fetch_sub(1, Ordering::Relaxed);
                     self.tell(problem).await;
                     None
                 }
@@ -181,7 +162,7 @@ impl HookRunner {
         let runtime = runtime::Handle::current();
         let (give_up, given_up) = oneshot::channel::<()>();
         let (name, done, running) = match call {
-            HookCall::Assignment { added, removed, done } => {
+            HookCall::Assignment(AssignmentCall { added, removed, done }) => {
                 let run = move || {
                     runtime.block_on(within_timeout(hooks.on_assignment_changed(added, removed), given_up))
                 };
@@ -190,18 +171,18 @@ impl HookRunner {
             HookCall::State { from, to } => {
                 let run =
                     move || runtime.block_on(within_timeout(hooks.on_state_changed(from, to), given_up));
-                ("on_state_changed", None, tokio::task::spawn_blocking(run))
+                ("on_state_changed", Vec::new(), tokio::task::spawn_blocking(run))
             }
             HookCall::Problem(problem) => {
                 let run = move || runtime.block_on(within_timeout(hooks.on_error(problem), given_up));
-                ("on_error", None, tokio::task::spawn_blocking(run))
+                ("on_error", Vec::new(), tokio::task::spawn_blocking(run))
             }
             HookCall::Flush(_) => return None,
         };
         let mut running = running;
         let ended = tokio::time::timeout(HOOK_TIMEOUT, &mut running).await;
-        if let Some(done) = done {
-            done();
+        for completion in done {
+            completion.complete().await;
         }
         match ended {
             Ok(Ok(None | Some(Ok(())))) => None,

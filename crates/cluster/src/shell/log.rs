@@ -10,12 +10,11 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 
 use super::backend_client::{BackendClient, MAX_PARALLEL_REQUESTS, names};
-use super::handler::{Handler, context_of};
+use super::decoder::MessageDecoder;
 use crate::backend::{self, AppendCondition, Error, Log};
 use crate::core::types::{LogId, PartitionList, Sequence};
 use crate::core::{
-    Event, LastMessage, LogInfo, LogInspection, LogPage, Message, Position, ProcessRequest, ReadError,
-    RequestId, SubjectList,
+    Event, LogInfo, LogInspection, LogPage, Position, ProcessRequest, ReadError, RequestId, SubjectList,
 };
 
 /// More partitions than this are first sorted into those that have messages and those that have none.
@@ -58,16 +57,14 @@ impl BackendClient {
         &self,
         request_id: RequestId,
         partitions: Vec<Arc<str>>,
-        handler: &dyn Handler,
+        decoder: &MessageDecoder,
     ) -> Event {
         let result = self.with_log_info(self.lasts(&partitions)).await;
-        let last = |message: backend::Message| LastMessage {
-            sequence: Sequence(message.sequence),
-            message_id: context_of(handler, &message.payload),
-        };
         let result = result.map(|(info, messages)| {
-            let lasts = messages.into_iter().map(|message| message.map(last)).collect();
-            LogInspection { info, last_messages: lasts }
+            let last = |(partition, message): (&Arc<str>, Option<backend::Message>)| {
+                message.map(|message| decoder.last_message(partition, &message))
+            };
+            LogInspection { info, last_messages: partitions.iter().zip(messages).map(last).collect() }
         });
         Event::LogInspected { request_id, result: result.map_err(|_| ReadError) }
     }
@@ -98,15 +95,9 @@ impl BackendClient {
         partition: Arc<str>,
         from: Sequence,
         leader: bool,
-        handler: &dyn Handler,
+        decoder: &MessageDecoder,
     ) -> Event {
         let subject = self.config.subjects.subject(&partition);
-        let message = |message: backend::Message| Message {
-            sequence: Sequence(message.sequence),
-            message_id: context_of(handler, &message.payload),
-            stored_at: message.stored_at,
-            payload: Arc::from(&*message.payload),
-        };
         let result = match leader {
             true => {
                 let read = self.with_log_info(self.next_two(&subject, from.0)).await;
@@ -120,8 +111,7 @@ impl BackendClient {
                 Err(error) => Err(error),
             },
         };
-        let page = result
-            .map(|(info, messages)| LogPage { info, messages: messages.into_iter().map(message).collect() });
+        let page = result.map(|(info, read)| LogPage { info, messages: decoder.messages(&partition, read) });
         Event::LogRead { request_id, result: page.map_err(|_| ReadError) }
     }
 

@@ -276,6 +276,11 @@ impl Metrics {
                 self.all.hook_errors.with_label_values(&[*hook]).inc();
                 "hook"
             }
+            Problem::HookCallDropped { hook } => {
+                self.all.hook_errors.with_label_values(&[*hook]).inc();
+                "hook"
+            }
+            Problem::InvariantViolated(_) => "invariant_violated",
             Problem::Partitions(_) => "partitions",
             Problem::SubscriptionFailed { .. } => "subscription",
             Problem::Expired { .. } => "expired",

@@ -6,9 +6,11 @@
 mod backend_client;
 mod builder;
 mod clock;
+mod decoder;
 mod gate;
 mod handle;
 mod handler;
+mod hook_queue;
 mod hooks;
 mod leases;
 mod log;
@@ -23,7 +25,7 @@ mod worker;
 
 pub use builder::{Builder, StartError};
 pub use handle::{CommandError, Role, Stats, Status, Worker, WorkerHandle};
-pub use handler::{Delivery, Failure, Handler, Unavailable};
+pub use handler::{Decoded, Delivery, Failure, Handler, Unavailable};
 pub use hooks::{HookError, Hooks, OwnedPartition};
 pub use metrics::Metrics;
 pub use partitions::{FilePartitions, KvPartitions, PartitionListError, PartitionSource};

@@ -59,6 +59,16 @@ pub enum Problem {
         /// How long it was waited for.
         after: Duration,
     },
+    /// Too many calls waited for a busy hook, and one was dropped.
+    #[error("dropped a call of the hook {hook}: too many calls wait for a busy hook")]
+    HookCallDropped {
+        /// The hook.
+        hook: &'static str,
+    },
+    /// An assertion of the worker was violated, which is a bug of this library. The worker carries out no effect of that
+    /// step and restarts.
+    #[error("invariant violated at {0}; restarting the worker")]
+    InvariantViolated(String),
     /// The partitions could not be read; those known stay.
     #[error("the partitions could not be read: {0}; those known stay")]
     Partitions(String),

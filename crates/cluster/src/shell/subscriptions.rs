@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedSender;
-use tokio::task::AbortHandle;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::backend_client::BackendClient;
 use super::metrics::Metrics;
@@ -40,8 +40,9 @@ pub(super) struct WakeUpSubscriptions {
     broker: Arc<BackendClient>,
     config: SubscriptionConfig,
     metrics: Metrics,
-    signals: UnboundedSender<Signal>,
-    tasks: HashMap<Arc<str>, AbortHandle>,
+    signals: mpsc::Sender<Signal>,
+    tasks: JoinSet<()>,
+    by_partition: HashMap<Arc<str>, AbortHandle>,
 }
 
 impl WakeUpSubscriptions {
@@ -49,33 +50,35 @@ impl WakeUpSubscriptions {
         broker: Arc<BackendClient>,
         config: SubscriptionConfig,
         metrics: Metrics,
-        signals: UnboundedSender<Signal>,
+        signals: mpsc::Sender<Signal>,
     ) -> Self {
-        Self { broker, config, metrics, signals, tasks: HashMap::new() }
+        Self { broker, config, metrics, signals, tasks: JoinSet::new(), by_partition: HashMap::new() }
     }
 
     pub(super) fn open(&mut self, partition: &Arc<str>) {
-        if self.broker.logs.is_none() || self.tasks.contains_key(partition) {
+        if self.broker.logs.is_none() || self.by_partition.contains_key(partition) {
             return;
         }
-        let rings_first = self.tasks.len() < INITIAL_WAKE_UP_LIMIT;
+        let rings_first = self.by_partition.len() < INITIAL_WAKE_UP_LIMIT;
         let (broker, metrics, signals) = (self.broker.clone(), self.metrics.clone(), self.signals.clone());
         let listening =
             forward_wake_ups(broker, self.config, metrics, signals, partition.clone(), rings_first);
-        self.tasks.insert(partition.clone(), tokio::spawn(listening).abort_handle());
-        self.metrics.all.subscriptions.set(self.tasks.len() as i64);
+        // Tasks that ended before are done with.
+        while self.tasks.try_join_next().is_some() {}
+        self.by_partition.insert(partition.clone(), self.tasks.spawn(listening));
+        self.metrics.all.subscriptions.set(self.by_partition.len() as i64);
     }
 
     pub(super) fn close(&mut self, partition: &Arc<str>) {
-        if let Some(bell) = self.tasks.remove(partition) {
+        if let Some(bell) = self.by_partition.remove(partition) {
             bell.abort();
             self.metrics.all.unsubscribed.inc();
-            self.metrics.all.subscriptions.set(self.tasks.len() as i64);
+            self.metrics.all.subscriptions.set(self.by_partition.len() as i64);
         }
     }
 
     pub(super) fn close_all(&mut self) {
-        for partition in self.tasks.keys().cloned().collect::<Vec<_>>() {
+        for partition in self.by_partition.keys().cloned().collect::<Vec<_>>() {
             self.close(&partition);
         }
     }
@@ -91,7 +94,7 @@ async fn forward_wake_ups(
     broker: Arc<BackendClient>,
     config: SubscriptionConfig,
     metrics: Metrics,
-    signals: UnboundedSender<Signal>,
+    signals: mpsc::Sender<Signal>,
     partition: Arc<str>,
     mut rings: bool,
 ) {
@@ -111,7 +114,7 @@ async fn forward_wake_ups(
                 tries = 0;
                 metrics.all.subscribed.inc();
                 // Something may have come before the bell hung.
-                while !rings || signals.send(Signal::Event(Event::WakeUp(partition.clone()))).is_ok() {
+                while !rings || signals.send(Signal::Event(Event::WakeUp(partition.clone()))).await.is_ok() {
                     rings = bell.recv().await;
                     if !rings {
                         break;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::backend_client::BackendClient;
 use super::problem::Problem;
@@ -36,7 +37,7 @@ pub(super) enum Signal {
 pub(super) struct WatchTask {
     pub(super) broker: Arc<BackendClient>,
     pub(super) bucket: Bucket,
-    pub(super) signals: UnboundedSender<Signal>,
+    pub(super) signals: mpsc::Sender<Signal>,
     /// The newest revision of the map that was told: a later one ends the search for the parts of an earlier one.
     pub(super) newest_map: Arc<AtomicU64>,
 }
@@ -61,22 +62,22 @@ impl WatchTask {
         let watch = election.watch().await;
         if watch.is_err() && election.has_external_agent() {
             // Ids and partitions are the broker's matter: whoever grants leases may be away meanwhile.
-            self.signal(Signal::Current(Bucket::Election));
+            self.signal(Signal::Current(Bucket::Election)).await;
         }
         let (mut watch, mut retained) = (watch?, true);
         while let Some(event) = watch.next().await {
             match event {
                 Ok(LeaseEvent::Current) => {
                     retained = false;
-                    self.signal(Signal::Current(Bucket::Election));
+                    self.signal(Signal::Current(Bucket::Election)).await;
                 }
                 Ok(LeaseEvent::Resumed { replaced }) => {
                     retained = true;
-                    self.signal(resumed(Bucket::Election, replaced));
+                    self.signal(resumed(Bucket::Election, replaced)).await;
                 }
-                Ok(LeaseEvent::Vacant) => self.lease(None, retained),
+                Ok(LeaseEvent::Vacant) => self.lease(None, retained).await,
                 Ok(LeaseEvent::Held(lease)) => match election.note(&lease) {
-                    Ok(entry) => self.lease(Some(entry), retained),
+                    Ok(entry) => self.lease(Some(entry), retained).await,
                     Err(error) => self.broker.hooks.report(Problem::Backend(error)),
                 },
                 Err(error) => self.broker.hooks.report(Problem::Backend(error)),
@@ -85,35 +86,38 @@ impl WatchTask {
         Ok(())
     }
 
-    fn lease(&self, entry: Option<Entry>, retained: bool) {
-        self.signal(Signal::Event(Event::Watched { key: Key::Lease, entry, retained }));
+    async fn lease(&self, entry: Option<Entry>, retained: bool) {
+        self.signal(Signal::Event(Event::Watched { key: Key::Lease, entry, retained })).await;
     }
 
     async fn follow(&self, bucket: Bucket) -> Result<(), Error> {
         let mut watch = self.broker.bucket(bucket).watch().await?;
         let mut retained = true;
+        // Searches for the parts of a map. They end with this watch.
+        let mut searches = JoinSet::new();
         while let Some(event) = watch.next().await {
+            while searches.try_join_next().is_some() {}
             match event {
-                WatchEvent::Put(entry) => self.on_entry(&entry, retained).await,
+                WatchEvent::Put(entry) => self.on_entry(&entry, retained, &mut searches).await,
                 WatchEvent::Delete { key, .. } => {
                     if let Some(key) = self.broker.config.names.parse_key(bucket, &key) {
-                        self.signal(Signal::Event(Event::Watched { key, entry: None, retained }));
+                        self.signal(Signal::Event(Event::Watched { key, entry: None, retained })).await;
                     }
                 }
                 WatchEvent::Current => {
                     retained = false;
-                    self.signal(Signal::Current(bucket));
+                    self.signal(Signal::Current(bucket)).await;
                 }
                 WatchEvent::Resumed { replaced } => {
                     retained = true;
-                    self.signal(resumed(bucket, replaced));
+                    self.signal(resumed(bucket, replaced)).await;
                 }
             }
         }
         Ok(())
     }
 
-    async fn on_entry(&self, entry: &backend::Entry, retained: bool) {
+    async fn on_entry(&self, entry: &backend::Entry, retained: bool, searches: &mut JoinSet<()>) {
         let Some(key) = self.broker.config.names.parse_key(self.bucket, &entry.key) else { return };
         if key == Key::Map {
             self.newest_map.fetch_max(entry.revision.0, Ordering::Relaxed);
@@ -121,12 +125,11 @@ impl WatchTask {
         match self.broker.codec.decode(&key, &entry.value) {
             Ok(Decoded::Value(value)) => {
                 let entry = Some(self.broker.entry(value, entry));
-                self.signal(Signal::Event(Event::Watched { key, entry, retained }));
+                self.signal(Signal::Event(Event::Watched { key, entry, retained })).await;
             }
             Ok(Decoded::Parts(wanted)) => {
                 if !self.assemble_map(entry, &wanted, retained).await {
-                    let again = self.retry_parts(entry.clone(), wanted);
-                    tokio::spawn(again);
+                    searches.spawn(self.retry_parts(entry.clone(), wanted));
                 }
             }
             Err(bad) => self.broker.hooks.report(bad.into()),
@@ -142,7 +145,7 @@ impl WatchTask {
         match self.broker.read_parts(wanted).await {
             Ok(value) => {
                 let entry = Some(self.broker.entry(value, stored));
-                self.signal(Signal::Event(Event::Watched { key: Key::Map, entry, retained }));
+                self.signal(Signal::Event(Event::Watched { key: Key::Map, entry, retained })).await;
                 true
             }
             Err(reason) => {
@@ -170,9 +173,9 @@ impl WatchTask {
         }
     }
 
-    fn signal(&self, signal: Signal) {
-        // Nobody listens any more when a worker has ended.
-        let _ = self.signals.send(signal);
+    async fn signal(&self, signal: Signal) {
+        // The receiver is gone when the worker has ended.
+        let _ = self.signals.send(signal).await;
     }
 }
 

@@ -1,25 +1,28 @@
 //! One event loop: events in, the core decides, effects out. Nothing here waits for anything but the next event.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use super::backend_client::{BackendClient, TIMEOUT};
 use super::clock;
+use super::decoder::MessageDecoder;
 use super::gate::Gate;
 use super::handle::{Role, Status, WorkerCommand};
-use super::handler::{self, Delivery, Handler};
-use super::hooks::{HookCall, HookQueue, OwnedPartition};
+use super::handler::{self, Delivery, panic_text};
+use super::hook_queue::{AssignmentCall, Completion};
+use super::hooks::{HookQueue, OwnedPartition};
 use super::metrics::Metrics;
 use super::partitions::{self, PartitionSource};
 use super::problem::Problem;
 use super::subscriptions::{SubscriptionConfig, WakeUpSubscriptions};
 use super::watches::{Signal, WATCHED, WatchTask};
-use crate::core::types::{Key, PartitionList, Pod, Time, Value, Version, WorkerId};
+use crate::core::types::{PartitionList, Pod, Time, Value, Version, WorkerId};
 use crate::core::{
     Config, Effect, Event, Notice, ProcessOutcome, ProcessRequest, Purpose, ReadError, RequestId, Warning,
     WorkerCore, WorkerState,
@@ -31,14 +34,21 @@ const MAX_EVENTS_PER_ITERATION: usize = 256;
 /// What leaving may take beyond the drain: each of its writes may run into its time-out.
 const SHUTDOWN_MARGIN: Duration = Duration::from_secs(20);
 
-/// Everything of a worker that outlives its beginnings anew.
+/// Number of signals that may wait for the event loop. While there are more, watches, requests and wake-up subscriptions
+/// wait with theirs.
+const MAX_QUEUED_SIGNALS: usize = 4096;
+/// Delay before a worker starts again after its session failed.
+const RESTART_DELAY: Duration = Duration::from_millis(1250);
+
+/// The parts of a worker that outlive a session of the core.
 pub(super) struct WorkerShell {
     pub(super) broker: Arc<BackendClient>,
     pub(super) config: Config,
     pub(super) pod: Pod,
     pub(super) partitions: Arc<PartitionList>,
     pub(super) source: Arc<dyn PartitionSource>,
-    pub(super) handler: Option<Arc<dyn Handler>>,
+    /// The handler and its decoded messages; none without a log.
+    pub(super) decoder: Option<Arc<MessageDecoder>>,
     pub(super) hooks: HookQueue,
     pub(super) metrics: Metrics,
     pub(super) subscription_config: SubscriptionConfig,
@@ -48,25 +58,38 @@ pub(super) struct WorkerShell {
     pub(super) status: watch::Sender<Status>,
 }
 
-/// Why a life of the core ended.
+/// The reason for the end of a session.
 enum SessionEnd {
-    /// Everything is done.
+    /// The worker has left.
     Exit,
-    /// A bucket was made anew: what the core knows is not true any more.
+    /// A bucket was recreated, so the knowledge of the core is outdated.
     Replaced(Bucket),
+    /// An assertion of the core was violated, or one of its tasks panicked: the place and the message.
+    Violated(String),
 }
 
 impl WorkerShell {
-    /// Runs until it is told to leave and has left.
-    pub(super) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<WorkerCommand>) {
-        while let SessionEnd::Replaced(bucket) = CoreSession::begin(&mut self).run(&mut orders).await {
+    /// Runs until the worker is told to leave and has left.
+    pub(super) async fn run(mut self, mut orders: mpsc::Receiver<WorkerCommand>) {
+        loop {
+            let session = CoreSession::begin(&mut self);
+            let (end, is_leaving) = session.run(&mut orders).await;
             self.gate.set(None);
-            self.hooks.report(Problem::BucketReplaced(bucket_name(bucket)));
-            // Whoever makes a bucket anew may not be through with it.
-            tokio::time::sleep(TIMEOUT / 4).await;
+            match end {
+                SessionEnd::Exit => break,
+                SessionEnd::Replaced(bucket) => {
+                    self.hooks.report(Problem::BucketReplaced(bucket_name(bucket)))
+                }
+                SessionEnd::Violated(violation) => self.hooks.report(Problem::InvariantViolated(violation)),
+            }
+            // The command to leave was given to the session that has ended: end as after a crash.
+            if is_leaving {
+                break;
+            }
+            // The program that recreates a bucket may need some time for that.
+            tokio::time::sleep(RESTART_DELAY).await;
         }
-        self.gate.set(None);
-        // Whoever waits for the end has been told everything before.
+        // A caller that waits for the end has received all calls before.
         self.hooks.flush().await;
         self.status.send_modify(|status| status.ended = true);
     }
@@ -82,12 +105,12 @@ fn bucket_name(bucket: Bucket) -> &'static str {
     }
 }
 
-/// The core from its start to its end, and all that runs for it. Dropping it ends all of that.
+/// One run of the core with its tasks. Dropping it cancels them.
 struct CoreSession<'a> {
     shell: &'a mut WorkerShell,
     core: WorkerCore,
-    signals: mpsc::UnboundedSender<Signal>,
-    inbox: mpsc::UnboundedReceiver<Signal>,
+    signals: mpsc::Sender<Signal>,
+    inbox: mpsc::Receiver<Signal>,
     /// Requests, watches and handlers.
     tasks: JoinSet<()>,
     /// What processes a message of a partition.
@@ -98,8 +121,6 @@ struct CoreSession<'a> {
     owned: BTreeSet<Arc<str>>,
     /// Taken, and not told yet.
     pending_grants: Vec<OwnedPartition>,
-    /// When each worker was last heard.
-    last_heartbeats: BTreeMap<WorkerId, Time>,
     started_at: Time,
     leading_since: Option<Time>,
     shutdown_deadline: Option<Time>,
@@ -110,7 +131,7 @@ struct CoreSession<'a> {
 impl<'a> CoreSession<'a> {
     fn begin(shell: &'a mut WorkerShell) -> Self {
         let now = clock::now();
-        let (signals, inbox) = mpsc::unbounded_channel();
+        let (signals, inbox) = mpsc::channel(MAX_QUEUED_SIGNALS);
         let mut tasks = JoinSet::new();
         let newest_map = Arc::new(AtomicU64::new(0));
         for bucket in WATCHED {
@@ -134,7 +155,6 @@ impl<'a> CoreSession<'a> {
             synced: BTreeSet::new(),
             owned: BTreeSet::new(),
             pending_grants: Vec::new(),
-            last_heartbeats: BTreeMap::new(),
             started_at: now,
             leading_since: None,
             shutdown_deadline: None,
@@ -144,7 +164,7 @@ impl<'a> CoreSession<'a> {
     }
 
     /// The event loop.
-    async fn run(mut self, orders: &mut mpsc::UnboundedReceiver<WorkerCommand>) -> SessionEnd {
+    async fn run(mut self, orders: &mut mpsc::Receiver<WorkerCommand>) -> (SessionEnd, bool) {
         let mut end = self.handle(Event::Partitions(self.shell.partitions.clone()));
         while end.is_none() {
             let now = u64::try_from(clock::now().since_origin().as_millis()).unwrap_or(u64::MAX);
@@ -162,7 +182,7 @@ impl<'a> CoreSession<'a> {
                     }
                 }
                 Some(order) = orders.recv() => end = self.on_command(order),
-                Some(_) = self.tasks.join_next() => {}
+                Some(ended) = self.tasks.join_next() => end = task_failure(ended),
                 () = tokio::time::sleep(wait) => end = self.handle(Event::Tick),
             }
             self.grant();
@@ -170,16 +190,13 @@ impl<'a> CoreSession<'a> {
                 end = Some(SessionEnd::Exit);
             }
         }
-        self.release_all(None);
-        end.unwrap_or(SessionEnd::Exit)
+        self.release_all(Vec::new());
+        (end.unwrap_or(SessionEnd::Exit), self.shutdown_deadline.is_some())
     }
 
     fn on_signal(&mut self, signal: Signal) -> Option<SessionEnd> {
         match signal {
-            Signal::Event(event) => {
-                self.record_heartbeat(&event);
-                self.handle(event)
-            }
+            Signal::Event(event) => self.handle(event),
             Signal::Current(bucket) => {
                 let is_new = self.synced.insert(bucket);
                 if is_new && self.synced.len() == WATCHED.len() {
@@ -212,7 +229,9 @@ impl<'a> CoreSession<'a> {
                 self.tasks.spawn(async move {
                     let loaded = partitions::load(&*source).await;
                     match &loaded {
-                        Ok(loaded) => drop(signals.send(Signal::Event(Event::Partitions(loaded.clone())))),
+                        Ok(loaded) => {
+                            let _ = signals.send(Signal::Event(Event::Partitions(loaded.clone()))).await;
+                        }
                         Err(error) => hooks.report(Problem::Partitions(error.to_string())),
                     }
                     let _ = answer.send(loaded.map(|partitions| partitions.len()));
@@ -229,7 +248,11 @@ impl<'a> CoreSession<'a> {
         }
         let mut effects = Vec::new();
         let now = clock::now();
-        self.core.handle(now, event, &mut effects);
+        // A violated assertion is a bug. Its effects are not carried out, and the session ends as after a crash.
+        let step = AssertUnwindSafe(|| self.core.handle(now, event, &mut effects));
+        if let Err(violation) = catch_unwind(step) {
+            return Some(SessionEnd::Violated(panic_text(&*violation)));
+        }
         let took = clock::now() - now;
         // Before anything else: what runs must know how long it may.
         self.shell.gate.set(self.core.incarnation().and_then(|_| self.core.unfenced_until()));
@@ -249,19 +272,20 @@ impl<'a> CoreSession<'a> {
                 if request_id.purpose == Purpose::LeaveRecord {
                     self.subscriptions.close_all();
                 }
-                let metrics = self.shell.metrics.clone();
-                self.request(async move {
+                let (metrics, signals) = (self.shell.metrics.clone(), self.signals.clone());
+                self.tasks.spawn(async move {
                     let event = broker.write(request_id, key, value, condition, took).await;
-                    if let Event::Written { result, .. } = &event {
-                        match request_id.purpose {
-                            Purpose::Heartbeat if result.is_err() => metrics.all.heartbeat_errors.inc(),
-                            Purpose::PublishMap if result.is_ok() => {
-                                tokio::spawn(async move { broker.delete_old_parts().await });
-                            }
-                            _ => {}
-                        }
+                    let is_written = matches!(event, Event::Written { result: Ok(_), .. });
+                    if request_id.purpose == Purpose::Heartbeat && !is_written {
+                        metrics.all.heartbeat_errors.inc();
                     }
-                    event
+                    let _ = signals.send(Signal::Event(event)).await;
+                    if request_id.purpose == Purpose::PublishMap
+                        && is_written
+                        && let Err(error) = broker.delete_old_parts().await
+                    {
+                        broker.hooks.report(Problem::Backend(error));
+                    }
                 });
             }
             Effect::Delete { request_id, key, revision } => {
@@ -274,17 +298,17 @@ impl<'a> CoreSession<'a> {
                 self.request(async move { broker.read_cursors(request_id, partitions).await });
             }
             Effect::InspectLog { request_id, partitions } => {
-                let handler = self.shell.handler.clone()?;
-                self.request(async move { broker.inspect_log(request_id, partitions, &*handler).await });
+                let decoder = self.shell.decoder.clone()?;
+                self.request(async move { broker.inspect_log(request_id, partitions, &decoder).await });
             }
             Effect::ListSubjects { request_id } => {
                 let listed = self.shell.partitions.clone();
                 self.request(async move { broker.list_subjects(request_id, &listed).await });
             }
             Effect::ReadLog { request_id, partition, from, from_leader: leader } => {
-                let handler = self.shell.handler.clone()?;
+                let decoder = self.shell.decoder.clone()?;
                 self.request(
-                    async move { broker.read_log(request_id, partition, from, leader, &*handler).await },
+                    async move { broker.read_log(request_id, partition, from, leader, &decoder).await },
                 );
             }
             Effect::PublishDeadLetter { request_id, partition, work, reason } => {
@@ -297,7 +321,7 @@ impl<'a> CoreSession<'a> {
                 self.request(async move { broker.publish_dead(request_id, partition, work, reason).await });
             }
             Effect::ReadRecoveryPoint { request_id, partition } => {
-                let handler = self.shell.handler.clone()?;
+                let handler = self.shell.decoder.as_ref()?.handler();
                 self.request(async move {
                     let result =
                         handler::call_with_timeout(TIMEOUT, handler.recovery_point(&partition)).await;
@@ -305,18 +329,19 @@ impl<'a> CoreSession<'a> {
                 });
             }
             Effect::RecordDeadLetter { request_id, partition, work, reason } => {
-                let handler = self.shell.handler.clone()?;
-                let delivery = Delivery::new(partition, &work, self.shell.gate.clone());
+                let decoder = self.shell.decoder.clone()?;
+                let decoded = decoder.value(&partition, &work.message.payload);
+                let delivery = Delivery::new(partition, &work, decoded, self.shell.gate.clone());
                 self.request(async move {
-                    let buried =
-                        handler::call_with_timeout(TIMEOUT, handler.record_dead_letter(delivery, &reason))
-                            .await;
-                    Event::DeadLetterStep { request_id, happened: buried.is_ok() }
+                    let handler = decoder.handler();
+                    let recording = handler.record_dead_letter(delivery, &reason);
+                    let recorded = handler::call_with_timeout(TIMEOUT, recording).await;
+                    Event::DeadLetterStep { request_id, happened: recorded.is_ok() }
                 });
             }
             Effect::Process { request_id, partition, work } => {
-                let handler = self.shell.handler.clone()?;
-                self.process(handler, request_id, partition, &work);
+                let decoder = self.shell.decoder.clone()?;
+                self.process(&decoder, request_id, partition, &work);
             }
             Effect::Cancel { partition } => self.cancel(&partition),
             Effect::Fence => self.cancel_all(),
@@ -324,7 +349,7 @@ impl<'a> CoreSession<'a> {
             Effect::Grant { partition, fencing_token: take } => {
                 self.pending_grants.push(OwnedPartition { partition, fencing_token: Some(take) })
             }
-            Effect::Drain => self.release_all(Some(self.event_callback(Event::Drained))),
+            Effect::Drain => self.release_all(vec![self.completion(Event::Drained)]),
             Effect::Notice(notice) => self.notice(notice, took),
             Effect::Warn(warning) => self.shell.hooks.report(match warning {
                 Warning::PoolExhausted { ids } => Problem::PoolExhausted { ids },
@@ -350,19 +375,21 @@ impl<'a> CoreSession<'a> {
     fn request(&mut self, request: impl Future<Output = Event> + Send + 'static) {
         let signals = self.signals.clone();
         self.tasks.spawn(async move {
-            let _ = signals.send(Signal::Event(request.await));
+            let _ = signals.send(Signal::Event(request.await)).await;
         });
     }
 
     fn process(
         &mut self,
-        handler: Arc<dyn Handler>,
+        decoder: &MessageDecoder,
         request_id: RequestId,
         partition: Arc<str>,
         work: &ProcessRequest,
     ) {
         self.cancel(&partition);
-        let delivery = Delivery::new(partition.clone(), work, self.shell.gate.clone());
+        let decoded = decoder.value(&partition, &work.message.payload);
+        let delivery = Delivery::new(partition.clone(), work, decoded, self.shell.gate.clone());
+        let handler = decoder.handler();
         let (signals, metrics) = (self.signals.clone(), self.shell.metrics.clone());
         let limit = self.shell.config.process_timeout;
         let task = self.tasks.spawn(async move {
@@ -373,7 +400,7 @@ impl<'a> CoreSession<'a> {
             if matches!(outcome, ProcessOutcome::Failed(_) | ProcessOutcome::Poison(_)) {
                 metrics.all.failed.inc();
             }
-            let _ = signals.send(Signal::Event(Event::Processed { request_id, outcome }));
+            let _ = signals.send(Signal::Event(Event::Processed { request_id, outcome })).await;
         });
         self.running.insert(partition, task);
     }
@@ -393,6 +420,9 @@ impl<'a> CoreSession<'a> {
         for partition in &removed {
             self.subscriptions.close(partition);
             self.owned.remove(partition);
+            if let Some(decoder) = &self.shell.decoder {
+                decoder.forget(partition);
+            }
         }
         for partition in &added {
             self.subscriptions.open(partition);
@@ -408,32 +438,33 @@ impl<'a> CoreSession<'a> {
         }
         let told = |partition| OwnedPartition { partition, fencing_token: None };
         let added = if with_log { added.into_iter().map(told).collect() } else { Vec::new() };
-        let done = (!removed.is_empty()).then(|| self.event_callback(Event::Released(version)));
-        self.shell.hooks.call(HookCall::Assignment { added, removed, done });
+        let done =
+            if removed.is_empty() { Vec::new() } else { vec![self.completion(Event::Released(version))] };
+        self.shell.hooks.change_assignment(AssignmentCall { added, removed, done });
     }
 
     /// Tells what was taken since the last turn, all at once.
     fn grant(&mut self) {
         if !self.pending_grants.is_empty() {
             let added = std::mem::take(&mut self.pending_grants);
-            self.shell.hooks.call(HookCall::Assignment { added, removed: Vec::new(), done: None });
+            self.shell.hooks.change_assignment(AssignmentCall { added, ..AssignmentCall::default() });
         }
     }
 
-    /// Everything owned is told to be removed; then, or after the patience that hooks get, `done`.
-    fn release_all(&mut self, done: Option<Box<dyn FnOnce() + Send>>) {
+    /// Reports all owned partitions as removed. `done` follows when the hook has returned.
+    fn release_all(&mut self, done: Vec<Completion>) {
         self.pending_grants.clear();
         let removed: Vec<_> = std::mem::take(&mut self.owned).into_iter().collect();
         self.shell.status.send_modify(|status| status.assignment = Arc::default());
-        if !removed.is_empty() || done.is_some() {
-            self.shell.hooks.call(HookCall::Assignment { added: Vec::new(), removed, done });
+        if !removed.is_empty() || !done.is_empty() {
+            let added = Vec::new();
+            self.shell.hooks.change_assignment(AssignmentCall { added, removed, done });
         }
     }
 
-    /// Tells the core something later, from wherever it happens.
-    fn event_callback(&self, event: Event) -> Box<dyn FnOnce() + Send> {
-        let signals = self.signals.clone();
-        Box::new(move || drop(signals.send(Signal::Event(event))))
+    /// Returns an event that the core gets later.
+    fn completion(&self, event: Event) -> Completion {
+        Completion { signals: self.signals.clone(), event }
     }
 
     fn notice(&mut self, notice: Notice, took: Duration) {
@@ -441,8 +472,8 @@ impl<'a> CoreSession<'a> {
         let problem = match notice {
             Notice::Committed { partition, position, dead } => {
                 if dead { &all.dead_letters } else { &all.processed }.inc();
-                if let Some(handler) = &self.shell.handler {
-                    handler::notify_committed(&**handler, &partition, position);
+                if let Some(decoder) = &self.shell.decoder {
+                    handler::notify_committed(&*decoder.handler(), &partition, position);
                 }
                 return;
             }
@@ -479,18 +510,6 @@ impl<'a> CoreSession<'a> {
                 metrics.record_map(map, took);
             }
             _ => {}
-        }
-    }
-
-    fn record_heartbeat(&mut self, event: &Event) {
-        if let Event::Watched { key: Key::Heartbeat(id), entry: Some(entry), retained: false } = event
-            && let Value::Heartbeat(beat) = &entry.value
-        {
-            if beat.left {
-                self.last_heartbeats.remove(id);
-            } else {
-                self.last_heartbeats.insert(*id, clock::now());
-            }
         }
     }
 
@@ -568,10 +587,8 @@ impl<'a> CoreSession<'a> {
                 self.leading_since = None;
             }
             (true, Some(_)) => {
-                let limit = self.shell.config.crash_after();
-                let active = self.last_heartbeats.values().filter(|at| now - **at < limit).count() as i64;
-                all.active.set(active);
-                all.active_heartbeats.set(active);
+                all.active.set(self.core.live_workers() as i64);
+                all.active_heartbeats.set(self.core.heard_workers() as i64);
             }
             (false, None) => {}
         }
@@ -591,9 +608,15 @@ impl<'a> CoreSession<'a> {
         for went in new {
             let stayed = went.at.saturating_sub(since);
             self.shell.metrics.record_transition(went.from, went.to, stayed, self.core.is_leader());
-            self.shell.hooks.call(HookCall::State { from: went.from, to: went.to });
+            self.shell.hooks.change_state(went.from, went.to);
             since = went.at;
         }
         (self.since, self.transitions) = (last_at, at_last);
     }
+}
+
+/// Returns the end of the session if a task panicked: an answer that never comes would stop the core for ever.
+fn task_failure(ended: Result<(), JoinError>) -> Option<SessionEnd> {
+    let panic = ended.err()?.try_into_panic().ok()?;
+    Some(SessionEnd::Violated(panic_text(&*panic)))
 }

@@ -331,3 +331,35 @@ async fn trouble_with_the_backend_is_told_but_not_shouted() {
     assert!(count <= 5, "{count} times");
     t.faults.reconnect();
 }
+
+/// A stored number above which there is no other stands for a bug: the core refuses the step with an assertion.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_violated_assertion_is_reported_with_its_place_and_the_worker_restarts() {
+    let t = troubled(memory(), config(1), 2).await;
+    settled(&[&t.worker], 2).await;
+    let log = log(&t.backend).await;
+    publish(&log, 0, "1").await;
+    publish(&log, 1, "1").await;
+    processed(&t.worker, 2).await;
+    let cursors = t.backend.bucket(&settings().cursors).await.unwrap();
+    let valid = cursors.get("0").await.unwrap().expect("there is a cursor").value;
+    let mut broken = cursor(&t.backend, "0").await;
+    let committed = broken["sequence"].as_u64();
+    broken["take"] = u64::MAX.into();
+    broken["holder"]["incarnation"] = 1.into();
+    cursors.put("0", broken.to_string().into()).await.unwrap();
+    publish(&log, 0, "2").await;
+    until_async("the violation is reported", async || {
+        let reported = t.told.lines().into_iter().find(|line| line.contains("invariant violated at"));
+        reported.filter(|line| line.contains("crates/cluster-core/src/types.rs:"))
+    })
+    .await;
+    cursors.put("0", valid).await.unwrap();
+    publish(&log, 1, "2").await;
+    until_async("both partitions are served again", async || {
+        let is_committed = cursor(&t.backend, "0").await["sequence"].as_u64() > committed;
+        (is_committed && t.seen.of("1") == ["1", "2"]).then_some(())
+    })
+    .await;
+    assert!(t.worker.metrics().text().contains("kind=\"invariant_violated\""));
+}

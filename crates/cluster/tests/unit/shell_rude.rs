@@ -2,7 +2,7 @@
 
 use crate::fleet::{builder, config, log, memory, publish, settled};
 use phalanx_cluster::core::{Position, RecoveryPoint};
-use phalanx_cluster::{Delivery, Failure, Handler, Unavailable};
+use phalanx_cluster::{Decoded, Delivery, Failure, Handler, Unavailable};
 use phalanx_testkit::wait::until_async;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,7 +17,7 @@ impl Handler for Rude {
         Ok(())
     }
 
-    fn message_id(&self, _: &[u8]) -> Option<String> {
+    fn decode(&self, _: &str, _: &[u8]) -> Decoded {
         panic!("it has no name")
     }
 

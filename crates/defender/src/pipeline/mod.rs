@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use phalanx_cluster::backend::{AppendCondition, Log};
 use phalanx_cluster::core::types::{LogId, WriteTimestamp};
 use phalanx_cluster::core::{Position, RecoveryPoint};
-use phalanx_cluster::{Delivery, Failure, Handler, Unavailable};
+use phalanx_cluster::{Decoded, Delivery, Failure, Handler, Unavailable};
 use phalanx_service::Watchdog;
 use serde::Deserialize;
 
@@ -290,13 +290,28 @@ fn chamber_of(partition: &str) -> Result<Chamber, Failure> {
         .ok_or_else(|| Failure::Poison(format!("{partition} is not of the form tool:chamber")))
 }
 
+/// Returns the context id of a message that is otherwise invalid. An invalid id is none, because it would become part of
+/// keys and rows.
+fn context_id(payload: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Named {
+        context_id: String,
+    }
+    let named = serde_json::from_slice::<Named>(payload).ok()?;
+    check_context(&named.context_id).is_ok().then_some(named.context_id)
+}
+
 #[async_trait]
 impl Handler for Pipeline {
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
         let delivery = Turn::new(delivery, &self.parts.watchdog);
         let chamber = chamber_of(&delivery.partition)?;
-        let message = Message::parse(&delivery.payload, &chamber)
-            .map_err(|error| Failure::Poison(error.to_string()))?;
+        let message = match delivery.decoded::<Message>() {
+            Some(message) => message.clone(),
+            None => Message::parse(&delivery.payload, &chamber)
+                .map_err(|error| Failure::Poison(error.to_string()))?,
+        };
         let remembered = Arc::new(self.remembered(&delivery, &chamber).await?);
         let strategy = self.parts.strategy.current();
         let verdict = match &message {
@@ -315,15 +330,15 @@ impl Handler for Pipeline {
         self.keep(&delivery, &entry.results(&remembered.before, verdict)).await
     }
 
-    fn message_id(&self, payload: &[u8]) -> Option<String> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Named {
-            context_id: String,
+    fn decode(&self, partition: &str, payload: &[u8]) -> Decoded {
+        let message = Chamber::of_partition(partition).map(|chamber| Message::parse(payload, &chamber));
+        match message {
+            Some(Ok(message)) => {
+                let message_id = Some(message.context().to_string());
+                Decoded { message_id, value: Some(Arc::new(message)) }
+            }
+            _ => Decoded { message_id: context_id(payload), value: None },
         }
-        // What is no id is none: it would become part of keys and rows.
-        let named = serde_json::from_slice::<Named>(payload).ok()?;
-        check_context(&named.context_id).is_ok().then_some(named.context_id)
     }
 
     async fn recovery_point(&self, partition: &str) -> Result<Option<RecoveryPoint>, Unavailable> {
