@@ -108,7 +108,8 @@ async fn a_hundred_leaderships_survive_a_kill_of_the_raft_leader_and_nobody_else
     let mut set = Set::start(3).await;
     let client = set.client();
     let stop = Arc::new(AtomicBool::new(false));
-    let ttl = Duration::from_secs(5);
+    // Five times the promised fail-over: on a busy machine a hundred renewals take their time.
+    let ttl = Duration::from_secs(10);
     let mut holders = Vec::new();
     for number in 0..100 {
         let held = take(&client, &format!("election-{number}"), &format!("holder-{number}"), ttl).await;

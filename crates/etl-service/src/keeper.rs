@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use phalanx_etl::core::EventKind;
 use phalanx_etl::core::timetable::{Effect, Feed, Input, Plan, Timetable};
-use phalanx_etl::engine::{Handle, Progress};
+use phalanx_etl::engine::{Handle, Progress, ProviderConfig};
+use phalanx_etl::providers::Freshness;
 use phalanx_etl::store::{Counts, Reader};
 use phalanx_service::{Beat, Events};
 use serde_json::json;
@@ -19,13 +20,14 @@ use crate::store::Readers;
 /// The longest the keeper sleeps: whoever watches it wants to see it turn.
 const TURN: Duration = Duration::from_secs(2);
 
-/// When a feed is read, and how old it may be, unless somebody says otherwise. The NVD changes all day.
-pub fn default_plan(id: &str) -> Plan {
-    let (schedule, hours) = if id == "cve" { ("2h", 12) } else { ("1d", 72) };
+/// Returns the plan of a feed that its provider proposes.
+pub fn default_plan(config: &ProviderConfig) -> Plan {
+    let freshness = config.provider().map_or_else(Freshness::default, |provider| provider.freshness());
+    let Freshness { schedule, stale_after } = freshness;
     Plan {
-        schedule: schedule.parse().expect("an interval"),
+        schedule: schedule.parse().expect("a provider proposes a valid schedule"),
         jitter: Duration::from_secs(300),
-        fresh_within: Duration::from_secs(hours * 3_600),
+        fresh_within: stale_after,
     }
 }
 
@@ -68,7 +70,7 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// Goes on until the engine has ended.
-    pub(crate) async fn run(mut self, mut progress: mpsc::UnboundedReceiver<Progress>) {
+    pub(crate) async fn run(mut self, mut progress: mpsc::Receiver<Progress>) {
         loop {
             self.tell(Input::Tick);
             self.beat.turned(Instant::now());

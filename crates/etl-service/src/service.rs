@@ -57,6 +57,9 @@ pub enum Error {
     Gone(String),
 }
 
+/// Number of progress reports that may wait for the keeper; the engine waits while there are more.
+const MAX_QUEUED_PROGRESS: usize = 1024;
+
 /// A service that runs. Call [`Service::stop`] to end it in order.
 pub struct Service {
     server: Server,
@@ -77,11 +80,13 @@ impl Service {
             let readers = Readers::new(options.db.clone());
             let dependencies: BTreeMap<String, Vec<String>> =
                 options.providers.iter().map(|one| (one.id.clone(), one.dependencies.clone())).collect();
+            let defaults: BTreeMap<String, Plan> =
+                options.providers.iter().map(|one| (one.id.clone(), keeper::default_plan(one))).collect();
             let engine = Engine::new(options)?;
             let ids = engine.ids().to_vec();
             metrics.begin(&ids);
             let handle = engine.handle();
-            let (to_keeper, progress) = mpsc::unbounded_channel();
+            let (to_keeper, progress) = mpsc::channel(MAX_QUEUED_PROGRESS);
             let (mut ended, pulse) = (serve(engine, to_keeper)?, Arc::new(handle.clone()));
             // The engine's first answer says that the store is open and locked; until then its end says why not.
             let ready = tokio::task::spawn_blocking(move || pulse.start(Vec::new()).recv());
@@ -93,7 +98,7 @@ impl Service {
             }
             let (pasts, seen) = readers.read_here(|reader| Ok((reader.pasts()?, keeper::seen(reader)?)))?;
             let feeds = ids.iter().map(|id| {
-                let plan = plans.get(id).cloned().unwrap_or_else(|| keeper::default_plan(id));
+                let plan = plans.get(id).unwrap_or(&defaults[id]).clone();
                 (id.clone(), plan, pasts.get(id).copied().unwrap_or_default())
             });
             let now = keeper::now();
@@ -155,12 +160,12 @@ impl Service {
 /// Runs the engine on a thread of its own; the receiver hears its end.
 fn serve(
     engine: Engine,
-    to_keeper: mpsc::UnboundedSender<engine::Progress>,
+    to_keeper: mpsc::Sender<engine::Progress>,
 ) -> Result<oneshot::Receiver<Result<(), engine::Error>>, Error> {
     let (end, ended) = oneshot::channel();
     let work = move || {
         let result = engine.serve(&mut |progress| {
-            let _ = to_keeper.send(progress);
+            let _ = to_keeper.blocking_send(progress);
         });
         drop(to_keeper);
         let _ = end.send(result);

@@ -13,6 +13,7 @@
 #[warn(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod core;
 pub mod engine;
+pub mod lookup;
 pub mod providers;
 mod record;
 pub mod source;
@@ -21,6 +22,6 @@ pub mod store;
 mod text;
 mod urn;
 
-pub use record::{Item, Link, Record, Reject, Verdict};
+pub use record::{Item, Link, Record, Reject, SourceRef, Verdict};
 pub use state::{MacroState, ProviderState};
 pub use urn::{Urn, UrnError};

@@ -1,6 +1,7 @@
 //! What providers make of the items they read.
 
 use std::io::Read as _;
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
@@ -29,6 +30,17 @@ pub struct Record {
     pub details: String,
     /// Other records it names.
     pub links: Vec<Link>,
+}
+
+/// Where items were read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceRef {
+    /// File or page.
+    pub location: String,
+    /// SHA-256 in hexadecimal, once the whole was read.
+    pub checksum: Option<String>,
+    /// When.
+    pub fetched: Duration,
 }
 
 /// A record names another one.

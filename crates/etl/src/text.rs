@@ -1,4 +1,4 @@
-//! Text for lists.
+//! Text for lists, and bytes as text.
 
 /// At most `max` characters, cut between words where that is possible.
 pub(crate) fn shorten(text: &str, max: usize) -> &str {
@@ -19,6 +19,11 @@ pub(crate) fn headline(text: &str, max: usize) -> String {
         line.push_str(word);
     }
     shorten(&line, max).to_owned()
+}
+
+/// Returns the bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

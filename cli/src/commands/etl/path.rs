@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use phalanx_etl::Urn;
-use phalanx_etl::store::{Goal, Reader, Stop, WAY};
+use phalanx_etl::store::{Goal, Reader, Stop};
+use phalanx_etl::{Urn, lookup};
 use serde_json::json;
 
 use super::{Common, print};
@@ -29,18 +29,20 @@ pub(super) struct Path {
 impl Path {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let from = Urn::guess(&self.from)?;
-        let goal = if WAY.contains(&self.to.as_str()) {
+        let path = lookup::path();
+        let kinds: Vec<&str> = path.iter().map(|step| step.kind).collect();
+        let goal = if kinds.contains(&self.to.as_str()) {
             Goal::Kind(self.to.clone())
         } else {
-            let to = Urn::guess(&self.to).with_context(|| format!("a path leads to {}", WAY.join(", ")))?;
+            let to = Urn::guess(&self.to).with_context(|| format!("a path leads to {}", kinds.join(", ")))?;
             Goal::Record(to)
         };
         let reader = Reader::open(&self.common.db)?;
-        if reader.record(from.as_str())?.is_none() {
+        if lookup::record(&reader, &from)?.is_none() {
             bail!("{from} is not in {}", self.common.db.display());
         }
-        let Some(paths) = reader.paths(&from, &goal)? else {
-            bail!("a path goes through {}; {from} is none of these", WAY.join(", "));
+        let Some(paths) = reader.paths(&path, &from, &goal)? else {
+            bail!("a path goes through {}; {from} is none of these", kinds.join(", "));
         };
         if self.common.json {
             print(json!(paths))?;

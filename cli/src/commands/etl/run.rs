@@ -79,8 +79,8 @@ impl Run {
 
     fn report(&self, summary: &Summary) -> anyhow::Result<()> {
         let ran = |id: &str| summary.runs.iter().any(|run| run.provider == id);
-        let providers: Vec<_> = all().into_iter().map(|one| (one.id().to_owned(), one)).collect();
-        let providers: Vec<_> = providers.into_iter().filter(|(id, _)| ran(id)).collect();
+        let providers = all().into_iter().filter(|one| ran(one.id()));
+        let providers: Vec<_> = providers.map(|one| (one.id().to_owned(), one.tallies())).collect();
         let holdings = Reader::open(&self.db)?.holdings(&providers)?;
         if self.json {
             super::print(json!({ "runs": summary.runs, "holdings": holdings }))?;

@@ -74,7 +74,7 @@ impl Serve {
         let schedules = by_id("--schedule", &self.schedule, &options);
         let limits = by_id("--fresh-within", &self.fresh_within, &options);
         let plans = options.providers.iter().map(|provider| {
-            let mut plan = default_plan(&provider.id);
+            let mut plan = default_plan(provider);
             plan.jitter = self.jitter;
             if let Some(schedule) = schedules.get(&provider.id) {
                 plan.schedule = schedule.clone();

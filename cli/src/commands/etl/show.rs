@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use phalanx_etl::Urn;
 use phalanx_etl::store::{LinkView, Reader, RecordView};
+use phalanx_etl::{Urn, lookup};
 use serde_json::json;
 
 /// Shows a record: what it says, where it comes from, what it is linked with, and what it said before.
@@ -28,7 +28,7 @@ impl Show {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let urn: Urn = self.urn.parse()?;
         let record =
-            Reader::open(&self.db)?.record(urn.as_str()).with_context(|| format!("reading {urn}"))?;
+            lookup::record(&Reader::open(&self.db)?, &urn).with_context(|| format!("reading {urn}"))?;
         let Some(record) = record else { bail!("{urn} is not in {}", self.db.display()) };
         if self.json {
             super::print(json!(record))?;

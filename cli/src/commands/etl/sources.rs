@@ -32,9 +32,12 @@ fn parse_source(text: &str) -> Result<(String, Source), String> {
 }
 
 impl Sources {
-    /// Tells the engine, with the key of the NVD where there is one.
+    /// Sets the sources of the engine, and the credentials that its providers ask for.
     pub(super) fn apply(&self, options: &mut Options) {
-        options.nvd_api_key = std::env::var("NVD_API_KEY").ok().filter(|key| !key.is_empty());
+        let variables = phalanx_etl::providers::all().into_iter().filter_map(|one| one.credential_variable());
+        let credential = |variable: &str| std::env::var(variable).ok().filter(|value| !value.is_empty());
+        options.credentials =
+            variables.filter_map(|variable| Some((variable.to_owned(), credential(variable)?))).collect();
         options.mirror = self.mirror.as_deref().map(|mirror| Source::parse(mirror, None));
         options.sources = by_id("--source", &self.source, options);
     }

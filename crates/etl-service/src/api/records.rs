@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::extract::{Path, Query as Parameters, State};
 use phalanx_etl::Urn;
-use phalanx_etl::store::{Goal, Hit, Paths, Query, RecordView, WAY, parse_since};
+use phalanx_etl::lookup;
+use phalanx_etl::store::{Goal, Hit, Paths, Query, RecordView, parse_since};
 use phalanx_service::{ApiError, ErrorBody};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -60,7 +61,7 @@ pub(super) async fn record(
     let urn: Urn =
         urn.parse().map_err(|error: phalanx_etl::UrnError| ApiError::bad_request(error.to_string()))?;
     let name = urn.clone();
-    let found = api.readers.read(move |reader| reader.record(name.as_str())).await?;
+    let found = api.readers.read(move |reader| lookup::record(reader, &name)).await?;
     found.map(Json).ok_or_else(|| ApiError::not_found(format!("{urn} is not in the store")))
 }
 
@@ -109,15 +110,17 @@ pub(super) async fn path(
 ) -> Result<Json<Paths>, ApiError> {
     let urn = |text: &str| Urn::guess(text).map_err(|error| ApiError::bad_request(error.to_string()));
     let from = urn(&from)?;
-    let goal = if WAY.contains(&to.as_str()) { Goal::Kind(to) } else { Goal::Record(urn(&to)?) };
+    let path = lookup::path();
+    let kinds: Vec<&str> = path.iter().map(|step| step.kind).collect();
+    let goal = if kinds.contains(&to.as_str()) { Goal::Kind(to) } else { Goal::Record(urn(&to)?) };
     let start = from.clone();
     let found = api.readers.read(move |reader| {
-        let is_known = reader.record(start.as_str())?.is_some();
-        Ok((is_known, reader.paths(&start, &goal)?))
+        let is_known = lookup::record(reader, &start)?.is_some();
+        Ok((is_known, reader.paths(&path, &start, &goal)?))
     });
     match found.await? {
         (false, _) => Err(ApiError::not_found(format!("{from} is not in the store"))),
-        (true, None) => Err(ApiError::bad_request(format!("a path goes through {}", WAY.join(", ")))),
+        (true, None) => Err(ApiError::bad_request(format!("a path goes through {}", kinds.join(", ")))),
         (true, Some(paths)) => Ok(Json(paths)),
     }
 }

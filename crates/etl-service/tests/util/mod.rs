@@ -12,8 +12,8 @@ use std::time::Duration;
 use mirror::{Answer, Mirror};
 use phalanx_etl::core::timetable::Plan;
 use phalanx_etl::engine::Options;
-use phalanx_etl::providers::{Context, Provider};
-use phalanx_etl::source::{Extract, Failure, Source};
+use phalanx_etl::providers::Provider;
+use phalanx_etl::source::{Context, Extract, Failure, Source};
 use phalanx_etl::{Item, Reject, Verdict};
 use phalanx_etl_service::{Config, Service};
 use phalanx_service::Token;
@@ -108,7 +108,7 @@ impl Setup {
         options.mirror = Some(Source::parse(&self.dir.path().join("mirror").display().to_string(), None));
         if let Some(slow) = &self.slow {
             options.sources.insert("cve".to_owned(), Source::parse(&slow.url, None));
-            options.nvd_api_key = Some("key".to_owned());
+            options.credentials.insert("NVD_API_KEY".to_owned(), "key".to_owned());
         }
         for config in options.providers.iter_mut().filter(|config| Some(config.id.as_str()) == self.bug) {
             config.executor = Some(Arc::new(Bug));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::core::backoff::Policy;
 use crate::core::broker;
 use crate::providers::{self, Provider};
-use crate::source::{Limits, Place, Source, Timeouts};
+use crate::source::{Limits, OnFetch, Place, Source, Timeouts};
 
 /// What a provider is told.
 ///
@@ -22,8 +22,8 @@ pub struct ProviderConfig {
     pub id: String,
     /// What it is: `cve`, `asvs`, …
     pub provider_type: String,
-    /// Where its state is kept; `None` is the engine's store, and any other file is refused, because state and records
-    /// are written in one transaction.
+    /// File of its state; `None` is the engine's store, and any other file is rejected, because state and records are
+    /// written in one transaction.
     pub storage: Option<PathBuf>,
     /// What reads and understands; `None` is the built-in provider of that type.
     pub executor: Option<Arc<dyn Provider>>,
@@ -66,7 +66,8 @@ impl ProviderConfig {
         Policy { max_retries: self.max_retries, retry_delay: self.retry_delay }
     }
 
-    pub(super) fn provider(&self) -> Option<Arc<dyn Provider>> {
+    /// Returns the provider: the executor, or the built-in one of its type.
+    pub fn provider(&self) -> Option<Arc<dyn Provider>> {
         let built_in = || providers::all().into_iter().find(|one| one.id() == self.provider_type);
         self.executor.clone().or_else(built_in)
     }
@@ -74,9 +75,6 @@ impl ProviderConfig {
 
 /// Called by the writer inside its transaction before each record that it writes.
 pub type Brake = Arc<dyn Fn() + Send + Sync>;
-
-/// Called with the provider, the status (`None` where there was no answer) and the time of every request.
-pub type OnFetch = Arc<dyn Fn(&str, Option<u16>, Duration) + Send + Sync>;
 
 /// What an engine is told.
 #[derive(Clone)]
@@ -89,8 +87,8 @@ pub struct Options {
     pub sources: BTreeMap<String, Source>,
     /// A folder or URL that holds what the others read.
     pub mirror: Option<Source>,
-    /// The key of the NVD.
-    pub nvd_api_key: Option<String>,
+    /// Credentials by the name of the environment variable that [`Provider::credential_variable`] returns.
+    pub credentials: BTreeMap<String, String>,
     /// Patience over HTTP.
     pub timeouts: Timeouts,
     /// How much a source may be.
@@ -115,7 +113,7 @@ impl Options {
             providers: providers::all().into_iter().map(ProviderConfig::of).collect(),
             sources: BTreeMap::new(),
             mirror: None,
-            nvd_api_key: None,
+            credentials: BTreeMap::new(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             permits: broker::Config::default(),

@@ -15,8 +15,7 @@ use crate::core::broker::{self, Broker};
 use crate::core::orchestrator::{self, Orchestrator};
 use crate::core::provider::{self, Refused};
 use crate::core::{EventKind, Outcome};
-use crate::providers::Context;
-use crate::source::{Done, Http};
+use crate::source::{Context, Done, Http};
 use crate::store::{Commit, Counts, Moved, Reader, Writer};
 
 pub(super) enum Message {
@@ -374,6 +373,9 @@ impl Coordinator<'_> {
             Some(watch) => self.http.watched(id, watch),
             None => self.http.clone(),
         };
+        let credential = provider
+            .credential_variable()
+            .and_then(|variable| self.options.credentials.get(variable).cloned());
         let task = task::Task {
             id: id.to_owned(),
             run_id,
@@ -383,12 +385,7 @@ impl Coordinator<'_> {
             batch_size: config.batch_size,
             machine,
             provider,
-            context: Context {
-                http,
-                limits: self.options.limits,
-                now,
-                nvd_api_key: self.options.nvd_api_key.clone(),
-            },
+            context: Context { http, limits: self.options.limits, now, credential },
             clock: self.clock,
             writer: self.writer.clone(),
             coordinator: self.sender.clone(),

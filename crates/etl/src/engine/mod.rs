@@ -17,7 +17,7 @@ mod writer;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 
-pub use config::{Brake, OnFetch, Options, ProviderConfig};
+pub use config::{Brake, Options, ProviderConfig};
 pub use retry::retry;
 
 use crate::core::provider::Refused;

@@ -14,9 +14,9 @@ use super::writer::{self, Ack};
 use super::{Answer, coordinator};
 use crate::ProviderState as State;
 use crate::core::provider::{Effect, Input, Provider as Machine, Refused};
-use crate::providers::{Context, Provider};
+use crate::providers::Provider;
 use crate::record::{Compressor, Entry};
-use crate::source::{Extract, Failure, Source, Step};
+use crate::source::{Context, Extract, Failure, Source, Step};
 use crate::store::{Commit, Moved};
 
 /// Commands wait here while a batch is being read.

@@ -7,9 +7,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Context, Provider};
+use super::Provider;
 use crate::record::{Item, Link, Record, Reject, Verdict};
-use crate::source::{Cut, Extract, Failure, Files, OpenRows, Rows, RowsError, Source};
+use crate::source::{Context, Cut, Extract, Failure, Files, OpenRows, Rows, RowsError, Source};
 use crate::{Urn, text};
 
 /// The provider `asvs`.
@@ -59,6 +59,10 @@ impl Provider for Asvs {
         let version = source.version.clone();
         let open_rows: OpenRows = Box::new(move |input, name| open_rows(input, name, version.clone()));
         Ok(Box::new(Files::open(source, is_csv, open_rows, resume, context)?))
+    }
+
+    fn version_separator(&self) -> Option<&'static str> {
+        Some("-V")
     }
 
     fn understand(&self, item: &Item) -> Result<Verdict, Reject> {

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::catalog::{self, paragraphs, texts};
 use super::element::Element;
-use super::{Context, Provider};
+use super::{PathLink, Provider};
 use crate::record::{Item, Link, Record, Reject, Verdict};
-use crate::source::{Extract, Failure, Files, Layout, OpenRows, Source, XmlItems};
+use crate::source::{Context, Extract, Failure, Files, Layout, OpenRows, Source, XmlItems};
 use crate::{Urn, text};
 
 /// The provider `capec`.
@@ -39,6 +39,10 @@ impl Provider for Capec {
     ) -> Result<Box<dyn Extract>, Failure> {
         let open_rows: OpenRows = Box::new(|input, _| Ok(Box::new(XmlItems::new(input, LAYOUT, Vec::new()))));
         Ok(Box::new(Files::open(source, is_catalogue, open_rows, resume, context)?))
+    }
+
+    fn path_link(&self) -> Option<PathLink> {
+        Some(PathLink { to: "attack", names: "technique", named_by: Some("attack_pattern") })
     }
 
     fn tallies(&self) -> &'static [(&'static str, &'static str)] {

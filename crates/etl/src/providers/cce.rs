@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Context, Provider};
+use super::Provider;
 use crate::record::{Item, Record, Reject, Verdict};
-use crate::source::{Collected, Extract, Failure, Found, Gathered, Limits, Piece, Source, sheets};
+use crate::source::{Collected, Context, Extract, Failure, Found, Gathered, Limits, Piece, Source, sheets};
 use crate::{Urn, text};
 
 /// The provider `cce`.

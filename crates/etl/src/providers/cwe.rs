@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::catalog::{self, all, paragraphs, texts};
 use super::element::Element;
-use super::{Context, Provider};
+use super::{PathLink, Provider};
 use crate::record::{Item, Link, Record, Reject, Verdict};
 use crate::source::{
-    Collected, Extract, Failure, Found, Gathered, JsonArray, Layout, Limits, Piece, Rows as _, RowsError,
-    Source, XmlItems,
+    Collected, Context, Extract, Failure, Found, Gathered, JsonArray, Layout, Limits, Piece, Rows as _,
+    RowsError, Source, XmlItems,
 };
 use crate::text;
 
@@ -37,6 +37,10 @@ impl Provider for Cwe {
 
     fn upstream(&self) -> &'static str {
         "https://cwe-api.mitre.org/api/v1"
+    }
+
+    fn path_link(&self) -> Option<PathLink> {
+        Some(PathLink { to: "capec", names: "attack_pattern", named_by: Some("weakness") })
     }
 
     fn open(

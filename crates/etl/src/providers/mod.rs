@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::record::{Item, Reject, Verdict};
-use crate::source::{Extract, Failure, Http, Limits, Source};
+use crate::source::{Context, Extract, Failure, Source};
 
 pub use asvs::Asvs;
 pub use attack::Attack;
@@ -29,10 +29,9 @@ pub use ssg::Ssg;
 /// ```
 /// use std::time::Duration;
 /// use phalanx_etl::core::backoff::Fault;
-/// use phalanx_etl::providers::{Context, Provider};
-/// use phalanx_etl::source::{Extract, Failure, Source, Step};
-/// use phalanx_etl::store::SourceRef;
-/// use phalanx_etl::{Item, Record, Reject, Urn, Verdict};
+/// use phalanx_etl::providers::Provider;
+/// use phalanx_etl::source::{Context, Extract, Failure, Source, Step};
+/// use phalanx_etl::{Item, Record, Reject, SourceRef, Urn, Verdict};
 ///
 /// /// One weakness, from nowhere.
 /// struct Cwe;
@@ -94,6 +93,26 @@ pub trait Provider: Send + Sync {
         context: &Context,
     ) -> Result<Box<dyn Extract>, Failure>;
 
+    /// The default schedule of its runs, and the age from which its data counts as stale.
+    fn freshness(&self) -> Freshness {
+        Freshness::default()
+    }
+
+    /// The environment variable of its credential, if its upstream knows one.
+    fn credential_variable(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The step of the path through all kinds that leads from its records to those of another provider.
+    fn path_link(&self) -> Option<PathLink> {
+        None
+    }
+
+    /// The text between version and short id in the ids of its records, if several versions can be loaded.
+    fn version_separator(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What else of its records is worth counting: a name, and the list in `details` whose entries count.
     fn tallies(&self) -> &'static [(&'static str, &'static str)] {
         &[]
@@ -103,17 +122,31 @@ pub trait Provider: Send + Sync {
     fn understand(&self, item: &Item) -> Result<Verdict, Reject>;
 }
 
-/// What a provider may use.
-#[derive(Clone)]
-pub struct Context {
-    /// For requests.
-    pub http: Http,
-    /// How much a source may be.
-    pub limits: Limits,
-    /// When the provider is opened.
-    pub now: Duration,
-    /// The key of the NVD, if there is one.
-    pub nvd_api_key: Option<String>,
+/// The default schedule of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freshness {
+    /// Interval or cron expression of its runs.
+    pub schedule: &'static str,
+    /// Age of the last complete run from which the data counts as stale.
+    pub stale_after: Duration,
+}
+
+/// Once a day, and stale after three days.
+impl Default for Freshness {
+    fn default() -> Self {
+        Self { schedule: "1d", stale_after: Duration::from_secs(72 * 3600) }
+    }
+}
+
+/// Links from the records of one provider to those of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathLink {
+    /// The other provider.
+    pub to: &'static str,
+    /// The kind of the links.
+    pub names: &'static str,
+    /// The kind of links in the other direction that mean the same.
+    pub named_by: Option<&'static str>,
 }
 
 /// Every provider.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::element::Element;
-use super::{Context, Provider, catalog};
+use super::{Provider, catalog};
 use crate::record::{Item, Link, Record, Reject, Verdict};
-use crate::source::{Extract, Failure, Files, Layout, OpenRows, Part, Source, XmlItems};
+use crate::source::{Context, Extract, Failure, Files, Layout, OpenRows, Part, Source, XmlItems};
 use crate::{Urn, text};
 
 /// The provider `ssg`.

@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::limit::{Bounded, Limits};
-use super::{Done, Extract, Failure, Place, Source, Step, body_failure, hex};
-use crate::providers::Context;
-use crate::record::Item;
-use crate::store::SourceRef;
+use super::{Context, Done, Extract, Failure, Place, Source, Step, body_failure};
+use crate::record::{Item, SourceRef};
+use crate::text::hex;
 
 /// Folders are looked into so deep.
 const FOLDER_DEPTH_MAX: usize = 3;

@@ -11,11 +11,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::limit::Bounded;
-use super::{Cut, Done, Extract, Failure, Http, Limits, Place, Source, Step, body_failure, redact};
+use super::{Context, Cut, Done, Extract, Failure, Http, Limits, Place, Source, Step, body_failure, redact};
 use crate::core::backoff::Fault;
-use crate::providers::Context;
-use crate::record::Item;
-use crate::store::SourceRef;
+use crate::record::{Item, SourceRef};
+use crate::text::hex;
 
 /// The items of one file, in order.
 pub trait Rows: Send {
@@ -335,11 +334,6 @@ fn members(bytes: Vec<u8>, location: &str, fits: impl Fn(&str) -> bool) -> Resul
 
 fn text(cursor: &Cursor) -> String {
     serde_json::to_string(cursor).expect("a cursor is plain data")
-}
-
-/// Bytes as people compare them.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Takes the checksum of what passes, and counts it.

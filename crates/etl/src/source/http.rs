@@ -13,7 +13,6 @@ use ureq::tls::TlsConfig;
 use super::limit::{Bounded, Limits, is_too_large};
 use super::{Failure, redact};
 use crate::core::backoff::Fault;
-use crate::engine::OnFetch;
 
 /// How long a source may take to answer, and then for the whole body.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +28,9 @@ impl Default for Timeouts {
         Self { answer: Duration::from_secs(30), body: Duration::from_secs(600) }
     }
 }
+
+/// An observer of requests: the provider, the status (`None` without an answer) and the duration.
+pub type OnFetch = Arc<dyn Fn(&str, Option<u16>, Duration) + Send + Sync>;
 
 /// How many redirects in a row are followed.
 const REDIRECTS_MAX: usize = 5;

@@ -13,18 +13,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use collected::{Collected, Found, Gathered, Piece};
+pub(crate) use files::Part;
 pub use files::{Files, OpenRows, Rows, RowsError};
-pub(crate) use files::{Part, hex};
 pub(crate) use http::body_failure;
-pub use http::{Http, Page, Timeouts};
+pub use http::{Http, OnFetch, Page, Timeouts};
 pub use json::{Cut, JsonArray};
 pub use limit::Limits;
 pub(crate) use workbook::sheets;
 pub(crate) use xml::{DEPTH_MAX, Layout, XmlItems};
 
 use crate::core::backoff::Fault;
-use crate::record::Item;
-use crate::store::SourceRef;
+use crate::record::{Item, SourceRef};
 
 /// A place to read from.
 ///
@@ -96,6 +95,19 @@ pub(crate) fn redact(url: &str) -> String {
         _ => pair.to_owned(),
     });
     format!("{address}?{}", parameters.collect::<Vec<_>>().join("&"))
+}
+
+/// The resources of a provider that reads a source.
+#[derive(Clone)]
+pub struct Context {
+    /// The client for requests.
+    pub http: Http,
+    /// The largest source that is read.
+    pub limits: Limits,
+    /// The time at which the provider is opened.
+    pub now: Duration,
+    /// The credential that the provider asks for, if the operator supplied one.
+    pub credential: Option<String>,
 }
 
 /// What one look at a source came to.

@@ -1,4 +1,4 @@
-//! Walking from vulnerabilities to techniques and back.
+//! Paths through the links between records, forward and back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,16 @@ use super::read::Reader;
 use super::{Error, rows};
 use crate::Urn;
 
-/// The kinds a path goes through, in this order.
-pub const WAY: [&str; 4] = ["cve", "cwe", "capec", "attack"];
-/// How a record of one kind names one of the next, and how it is named by it.
-const FORTH: [(&str, &str); 3] =
-    [("weakness", ""), ("attack_pattern", "weakness"), ("technique", "attack_pattern")];
+/// A kind of records on a path, and the links that lead from it to the next kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathStep {
+    /// The kind.
+    pub kind: &'static str,
+    /// The kind of links by which its records name those of the next kind; none at the end of the path.
+    pub names: Option<&'static str>,
+    /// The kind of links by which records of the next kind name those of this kind.
+    pub named_by: Option<&'static str>,
+}
 
 /// Where a path may end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,12 +71,12 @@ type Step = (&'static str, String);
 impl Reader {
     /// All shortest paths from `from` to `goal`: a step leads to the next kind on the way, or, where the way is uphill,
     /// to what the record is a special case of.
-    pub fn paths(&self, from: &Urn, goal: &Goal) -> Result<Option<Paths>, Error> {
+    pub fn paths(&self, path: &[PathStep], from: &Urn, goal: &Goal) -> Result<Option<Paths>, Error> {
         let goal_kind = match goal {
             Goal::Kind(kind) => kind.as_str(),
             Goal::Record(urn) => urn.kind(),
         };
-        let place = |kind: &str| WAY.iter().position(|one| *one == kind);
+        let place = |kind: &str| path.iter().position(|step| step.kind == kind);
         let (Some(start), Some(end)) = (place(from.kind()), place(goal_kind)) else { return Ok(None) };
         let mut distances: BTreeMap<String, usize> = BTreeMap::from([(from.as_str().to_owned(), 0)]);
         let mut steps: BTreeMap<String, Vec<Step>> = BTreeMap::new();
@@ -90,9 +95,9 @@ impl Reader {
                     reached.insert(urn.clone());
                     continue;
                 }
-                let onward = self.steps(urn, start <= end)?;
+                let onward = self.steps(path, urn, start <= end)?;
                 if onward.is_empty() {
-                    ends.push(End { urn: urn.clone(), why: self.why_it_ends(urn, start <= end)? });
+                    ends.push(End { urn: urn.clone(), why: self.why_it_ends(path, urn, start <= end)? });
                 }
                 for (_, to) in &onward {
                     if !distances.contains_key(to) {
@@ -148,15 +153,13 @@ impl Reader {
         Ok(found.into_iter().next())
     }
 
-    /// Where one can go from a record, each place once.
-    fn steps(&self, urn: &str, forward: bool) -> Result<Vec<Step>, Error> {
+    /// Returns the records that one step leads to, each once.
+    fn steps(&self, path: &[PathStep], urn: &str, forward: bool) -> Result<Vec<Step>, Error> {
         let kind = kind_of(urn);
-        let Some(place) = WAY.iter().position(|one| *one == kind) else { return Ok(Vec::new()) };
+        let Some(place) = path.iter().position(|step| step.kind == kind) else { return Ok(Vec::new()) };
         let mut steps: BTreeMap<String, &'static str> = BTreeMap::new();
-        let mut add = |by: &'static str, sql: &str, link: &str, to_kind: &str| -> Result<(), Error> {
-            if link.is_empty() {
-                return Ok(());
-            }
+        let mut add = |by: &'static str, sql: &str, link: Option<&str>, to_kind: &str| -> Result<(), Error> {
+            let Some(link) = link else { return Ok(()) };
             for to in rows(&self.connection, sql, [urn, link], |row| row.get::<_, String>(0))? {
                 if kind_of(&to) == to_kind {
                     steps.entry(to).or_insert(by);
@@ -167,29 +170,33 @@ impl Reader {
         let out = "SELECT to_urn FROM links WHERE from_urn = ?1 AND kind = ?2 ORDER BY 1";
         let back = "SELECT from_urn FROM links WHERE to_urn = ?1 AND kind = ?2 ORDER BY 1";
         if forward {
-            if let Some((names, named_by)) = FORTH.get(place) {
-                add(names, out, names, WAY[place + 1])?;
-                add(names, back, named_by, WAY[place + 1])?;
+            let PathStep { names, named_by, .. } = path[place];
+            if let (Some(by), Some(next)) = (names, path.get(place + 1)) {
+                add(by, out, names, next.kind)?;
+                add(by, back, named_by, next.kind)?;
             }
-            add("child_of", out, "child_of", kind)?;
+            add("child_of", out, Some("child_of"), kind)?;
         } else {
-            if let Some((names, named_by)) = place.checked_sub(1).map(|before| FORTH[before]) {
-                add("named_by", back, names, WAY[place - 1])?;
-                add("named_by", out, named_by, WAY[place - 1])?;
+            if let Some(PathStep { kind: before, names, named_by }) =
+                place.checked_sub(1).map(|before| path[before])
+            {
+                add("named_by", back, names, before)?;
+                add("named_by", out, named_by, before)?;
             }
-            add("parent_of", back, "child_of", kind)?;
+            add("parent_of", back, Some("child_of"), kind)?;
         }
         Ok(steps.into_iter().map(|(to, by)| (by, to)).collect())
     }
 
-    fn why_it_ends(&self, urn: &str, forward: bool) -> Result<String, Error> {
+    fn why_it_ends(&self, path: &[PathStep], urn: &str, forward: bool) -> Result<String, Error> {
         let kind = kind_of(urn);
         if self.title(urn)?.is_none() {
             return Ok(format!("it is not loaded: `phalanx etl run {kind}` may bring it"));
         }
-        let place = WAY.iter().position(|one| *one == kind).unwrap_or_default();
-        let next = if forward { WAY.get(place + 1) } else { place.checked_sub(1).map(|at| &WAY[at]) };
-        Ok(next.map_or_else(|| "the way ends here".to_owned(), |next| format!("it leads to no {next}")))
+        let place = path.iter().position(|step| step.kind == kind).unwrap_or_default();
+        let next = if forward { path.get(place + 1) } else { place.checked_sub(1).map(|at| &path[at]) };
+        Ok(next
+            .map_or_else(|| "the way ends here".to_owned(), |next| format!("it leads to no {}", next.kind)))
     }
 }
 

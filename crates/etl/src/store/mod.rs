@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
-pub use graph::{End, Goal, Paths, Stop, WAY};
+pub use graph::{End, Goal, PathStep, Paths, Stop};
+pub use query::Tally;
 pub use read::Reader;
 pub(crate) use resume::Letter;
 pub use search::{Query, parse_since};
@@ -29,7 +30,7 @@ pub use view::{
     Change, Checkpoint, DeadLetter, EventRow, Exported, ExportedLink, Hit, Holding, LinkView, MacroStats,
     ProviderStats, RecordView, RunRow, Step, Version,
 };
-pub use write::{Commit, Counts, Moved, SourceRef, Writer};
+pub use write::{Commit, Counts, Moved, Writer};
 
 /// Why the store could not do what it was asked.
 #[derive(Debug, thiserror::Error)]

@@ -5,21 +5,20 @@ use rusqlite::{OptionalExtension as _, params};
 use super::read::Reader;
 use super::view::{Change, Exported, ExportedLink, Holding, from_row};
 use super::{Error, rows};
-use crate::providers::Provider;
+
+/// A name, and the list in the details of records whose entries it counts.
+pub type Tally = (&'static str, &'static str);
 
 impl Reader {
-    /// What the store holds of each of `providers`.
-    pub fn holdings(
-        &self,
-        providers: &[(String, std::sync::Arc<dyn Provider>)],
-    ) -> Result<Vec<Holding>, Error> {
+    /// Returns what the store holds of each provider, with the tallies of its records.
+    pub fn holdings(&self, providers: &[(String, &[Tally])]) -> Result<Vec<Holding>, Error> {
         let pair = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let mut all = Vec::new();
-        for (id, provider) in providers {
+        for (id, tallies) in providers {
             let sql = "SELECT subtype, count(*) FROM records WHERE provider = ?1 GROUP BY subtype";
             let mut holding = Holding { provider: id.clone(), ..Holding::default() };
             holding.records = rows(&self.connection, sql, [id], pair)?.into_iter().collect();
-            for (name, list) in provider.tallies() {
+            for (name, list) in *tallies {
                 let sql = "SELECT coalesce(sum(json_array_length(details, ?2)), 0) FROM records WHERE provider = ?1";
                 let count = self.connection.query_row(sql, params![id, list], |row| row.get(0))?;
                 holding.entries.insert((*name).to_owned(), count);

@@ -15,7 +15,7 @@ use super::view::{
 use super::write::unpack;
 use super::{Error, rows};
 use crate::core::timetable::Past;
-use crate::source::hex;
+use crate::text::hex;
 
 /// Somebody who reads.
 pub struct Reader {
@@ -179,7 +179,7 @@ impl Reader {
         })
     }
 
-    /// The record of that URN. The bare form of an ASVS id is the newest loaded one.
+    /// Returns the record of exactly that URN.
     pub fn record(&self, urn: &str) -> Result<Option<RecordView>, Error> {
         let found = rows(
             &self.connection,
@@ -201,9 +201,7 @@ impl Reader {
             },
         )?
         .pop();
-        let Some((mut view, raw)) = found else {
-            return self.newest_asvs(urn)?.map_or(Ok(None), |full| self.record(&full));
-        };
+        let Some((mut view, raw)) = found else { return Ok(None) };
         view.raw = String::from_utf8_lossy(&unpack(&raw, urn)?).into_owned();
         let link = |row: &Row<'_>| Ok(from_row!(row => LinkView { kind, urn, title; }));
         let links = "SELECT kind, to_urn AS urn, title FROM links LEFT JOIN records ON urn = to_urn
@@ -221,11 +219,16 @@ impl Reader {
         Ok(Some(view))
     }
 
-    fn newest_asvs(&self, urn: &str) -> Result<Option<String>, Error> {
-        let Some(id) = urn.strip_prefix("v2e::owasp::asvs::") else { return Ok(None) };
-        let sql = "SELECT urn FROM records WHERE urn LIKE 'v2e::owasp::asvs::%' AND urn LIKE '%-V' || ?1";
+    /// Returns the URN of the newest loaded version of a record: `prefix`, a version, `separator` and the short id.
+    pub fn newest_version(
+        &self,
+        prefix: &str,
+        separator: &str,
+        short_id: &str,
+    ) -> Result<Option<String>, Error> {
+        let sql = "SELECT urn FROM records WHERE urn LIKE ?1 || '%' AND urn LIKE '%' || ?2 || ?3";
         let loaded =
-            rows(&self.connection, sql, [id.trim_start_matches('V')], |row| row.get::<_, String>(0))?;
+            rows(&self.connection, sql, [prefix, separator, short_id], |row| row.get::<_, String>(0))?;
         let version = |urn: &String| -> Vec<u64> {
             let version = urn.rsplit("::").next().and_then(|id| id.split('-').next()).unwrap_or_default();
             version.split('.').map(|part| part.parse().unwrap_or_default()).collect()

@@ -5,10 +5,11 @@ use std::time::Duration;
 use phalanx_fsm::State as _;
 use rusqlite::OptionalExtension as _;
 
-use super::write::{SourceRef, Writer, unpack};
+use super::write::{Writer, unpack};
 use super::{Error, rows};
 use crate::ProviderState;
 use crate::core::provider::Saved;
+use crate::record::SourceRef;
 
 /// A dead letter with its very bytes.
 pub(crate) struct Letter {

@@ -14,19 +14,8 @@ use super::{Error, millis, record};
 use crate::core::broker::Statistics;
 use crate::core::provider::Saved;
 use crate::core::{EventKind, Outcome};
-use crate::record::{Entry, Verdict, decompress};
+use crate::record::{Entry, SourceRef, Verdict, decompress};
 use crate::{MacroState, ProviderState};
-
-/// Where items were read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceRef {
-    /// File or page.
-    pub location: String,
-    /// SHA-256 in hexadecimal, once the whole was read.
-    pub checksum: Option<String>,
-    /// When.
-    pub fetched: Duration,
-}
 
 /// A step of a machine, for the history.
 #[derive(Clone, Debug, PartialEq, Eq)]

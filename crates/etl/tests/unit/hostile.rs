@@ -16,7 +16,7 @@ fn load(dir: &Path, id: &str, source: &str) -> Summary {
     let mut options = Options::new(dir.join("x.db"));
     util::alone(&mut options);
     options.limits = SMALL;
-    options.nvd_api_key = Some("s3cret-key".to_owned());
+    options.credentials.insert("NVD_API_KEY".to_owned(), "s3cret-key".to_owned());
     for provider in &mut options.providers {
         provider.max_retries = 0;
     }

@@ -12,6 +12,7 @@ mod util;
 mod dependencies;
 mod feeds;
 mod hostile;
+mod layers;
 mod machines;
 mod mirror;
 mod mutations;

@@ -331,7 +331,7 @@ impl phalanx_etl::providers::Provider for Bug {
         &self,
         _: &phalanx_etl::source::Source,
         _: Option<&str>,
-        _: &phalanx_etl::providers::Context,
+        _: &phalanx_etl::source::Context,
     ) -> Result<Box<dyn phalanx_etl::source::Extract>, phalanx_etl::source::Failure> {
         panic!("a bug")
     }

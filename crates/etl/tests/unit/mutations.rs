@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use phalanx_etl::providers::{Asvs, Attack, Capec, Cce, Context, Cve, Cwe, Provider, Ssg};
-use phalanx_etl::source::{Http, Limits, Source, Step, Timeouts};
+use phalanx_etl::providers::{Asvs, Attack, Capec, Cce, Cve, Cwe, Provider, Ssg};
+use phalanx_etl::source::{Context, Http, Limits, Source, Step, Timeouts};
 use phalanx_etl::{Item, Verdict};
 use phalanx_testkit::shared;
 use proptest::prelude::*;
@@ -64,7 +64,7 @@ fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
 fn read(provider: &dyn Provider, file: &Path) -> (usize, usize) {
     let limits = Limits::default();
     let http = Http::new(Timeouts::default(), limits);
-    let context = Context { http, limits, now: Duration::ZERO, nvd_api_key: None };
+    let context = Context { http, limits, now: Duration::ZERO, credential: None };
     let source = Source::parse(&file.display().to_string(), None);
     let (mut records, mut rejects) = (0, 0);
     let Ok(mut extract) = provider.open(&source, None, &context) else { return (0, 0) };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::util::load;
 use phalanx_etl::engine::Summary;
 use phalanx_etl::store::{Goal, Holding, Query, Reader, RecordView};
-use phalanx_etl::{Urn, providers};
+use phalanx_etl::{Urn, lookup, providers};
 use phalanx_testkit::shared;
 
 const FIVE: [&str; 5] = ["attack", "capec", "cce", "cwe", "ssg"];
@@ -23,7 +23,7 @@ fn assert_adds_up(summary: &Summary) {
 }
 
 fn holding(db: &Path, id: &str) -> Holding {
-    let all: Vec<_> = providers::all().into_iter().map(|one| (one.id().to_owned(), one)).collect();
+    let all: Vec<_> = providers::all().into_iter().map(|one| (one.id().to_owned(), one.tallies())).collect();
     let holdings = Reader::open(db).expect("a store").holdings(&all).expect("counts");
     holdings.into_iter().find(|one| one.provider == id).expect("a provider")
 }
@@ -40,7 +40,7 @@ fn assert_counts(db: &Path, id: &str, counts: &[(&str, i64)]) {
 #[track_caller]
 fn record(db: &Path, id: &str) -> RecordView {
     let urn = if id.contains("::") { id.parse() } else { Urn::guess(id) };
-    Reader::open(db).expect("a store").record(urn.expect(id).as_str()).expect("a query").expect(id)
+    lookup::record(&Reader::open(db).expect("a store"), &urn.expect(id)).expect("a query").expect(id)
 }
 
 fn links(record: &RecordView) -> Vec<(&str, &str)> {
@@ -398,7 +398,10 @@ fn a_real_path_leads_from_a_vulnerability_to_techniques_and_words_find_records()
             |row| row.get(0),
         )
         .unwrap();
-    let paths = reader.paths(&from.parse().unwrap(), &Goal::Kind("attack".to_owned())).unwrap().unwrap();
+    let paths = reader
+        .paths(&lookup::path(), &from.parse().unwrap(), &Goal::Kind("attack".to_owned()))
+        .unwrap()
+        .unwrap();
     let tree = paths.tree.expect("a path");
     println!("measured: {} paths of {} steps from {from}", paths.count, paths.steps);
     let mut stop = &tree;
@@ -433,7 +436,9 @@ fn all_shortest_paths_are_found_in_both_directions_and_ends_are_said() {
         load(&db, id, &fixture("feeds").join(folder));
     }
     let reader = Reader::open(&db).unwrap();
-    let paths = |from: &str, to: Goal| reader.paths(&Urn::guess(from).unwrap(), &to).unwrap().unwrap();
+    let paths = |from: &str, to: Goal| {
+        reader.paths(&lookup::path(), &Urn::guess(from).unwrap(), &to).unwrap().unwrap()
+    };
     let attack = || Goal::Kind("attack".to_owned());
     let forward = paths("CVE-2024-1000", attack());
     assert_eq!((forward.count, forward.steps), (1, 3));

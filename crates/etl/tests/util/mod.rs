@@ -163,7 +163,7 @@ pub(crate) fn options(db: &Path, source: &str) -> Options {
     let mut options = Options::new(db.to_owned());
     alone(&mut options);
     options.sources.insert("cve".to_owned(), Source::parse(source, None));
-    options.nvd_api_key = Some("key".to_owned());
+    options.credentials.insert("NVD_API_KEY".to_owned(), "key".to_owned());
     options.timeouts = Timeouts { answer: Duration::from_millis(300), body: Duration::from_millis(300) };
     for provider in &mut options.providers {
         provider.retry_delay = Duration::from_millis(1);

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use phalanx_etl::engine::ProviderConfig;
-use phalanx_etl::providers::{Context, Provider};
-use phalanx_etl::source::{Extract, Failure, Source, Step};
-use phalanx_etl::store::SourceRef;
-use phalanx_etl::{Item, Record, Reject, Urn, Verdict};
+use phalanx_etl::providers::Provider;
+use phalanx_etl::source::{Context, Extract, Failure, Source, Step};
+use phalanx_etl::{Item, Record, Reject, SourceRef, Urn, Verdict};
 
 /// Gives records until there were `len`, which a test may change under way.
 pub(crate) struct Stream {

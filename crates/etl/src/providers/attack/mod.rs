@@ -10,9 +10,9 @@ mod workbook;
 
 use serde_json::Value;
 
-use super::{Context, Provider};
+use super::Provider;
 use crate::record::{Item, Reject, Verdict};
-use crate::source::{Collected, Extract, Failure, Source};
+use crate::source::{Collected, Context, Extract, Failure, Source};
 
 /// The provider `attack`.
 pub struct Attack;

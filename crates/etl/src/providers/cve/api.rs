@@ -9,10 +9,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::{LIST, check_format};
 use crate::core::backoff::Fault;
-use crate::providers::Context;
-use crate::record::Item;
-use crate::source::{Cut, Done, Extract, Failure, Http, JsonArray, Step, body_failure, hex, redact};
-use crate::store::SourceRef;
+use crate::record::{Item, SourceRef};
+use crate::source::{Context, Cut, Done, Extract, Failure, Http, JsonArray, Step, body_failure, redact};
+use crate::text::hex;
 
 /// The most a page may hold.
 const PAGE_LEN: u64 = 2000;
@@ -71,7 +70,7 @@ impl Api {
         let cursor = resume.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         Self {
             url: url.to_owned(),
-            key: context.nvd_api_key.clone(),
+            key: context.credential.clone(),
             http: context.http.clone(),
             cursor,
             page: VecDeque::new(),

@@ -8,7 +8,7 @@ fn api(cursor: &Cursor, key: Option<&str>) -> Api {
         http: Http::new(Timeouts::default(), Limits::default()),
         limits: Limits::default(),
         now: Duration::ZERO,
-        nvd_api_key: key.map(str::to_owned),
+        credential: key.map(str::to_owned),
     };
     Api::new("http://localhost/cve", Some(&text(cursor)), &context)
 }

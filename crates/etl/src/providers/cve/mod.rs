@@ -4,10 +4,13 @@ mod api;
 mod entry;
 
 use std::io::Read;
+use std::time::Duration;
 
-use super::{Context, Provider};
+use super::{Freshness, PathLink, Provider};
 use crate::record::{Item, Reject, Verdict};
-use crate::source::{Cut, Extract, Failure, Files, JsonArray, OpenRows, Place, Rows, RowsError, Source};
+use crate::source::{
+    Context, Cut, Extract, Failure, Files, JsonArray, OpenRows, Place, Rows, RowsError, Source,
+};
 
 /// The provider `cve`.
 pub struct Cve;
@@ -30,6 +33,19 @@ impl Provider for Cve {
 
     fn mirror_folder(&self) -> &'static str {
         "nvd"
+    }
+
+    /// The NVD changes all day.
+    fn freshness(&self) -> Freshness {
+        Freshness { schedule: "2h", stale_after: Duration::from_secs(12 * 3600) }
+    }
+
+    fn credential_variable(&self) -> Option<&'static str> {
+        Some("NVD_API_KEY")
+    }
+
+    fn path_link(&self) -> Option<PathLink> {
+        Some(PathLink { to: "cwe", names: "weakness", named_by: None })
     }
 
     fn open(
