@@ -13,8 +13,8 @@ const LAYERS: [(&str, &[&str]); 4] = [
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
         if path.is_dir() {
             found.extend(sources(&path));
         } else if !path.to_string_lossy().ends_with("_test.rs") {
@@ -26,7 +26,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 
 /// Returns the code of a file without comments and tests.
 fn code(file: &Path) -> String {
-    let text = fs::read_to_string(file).unwrap();
+    let text = fs::read_to_string(file).expect("a source file");
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();
     text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
