@@ -47,9 +47,11 @@ impl OwnAssignment {
         let wanted: BTreeSet<Arc<str>> = mine.map(|(name, _)| name.clone()).collect();
         let settled = self.applied == self.version;
         let (added, removed) = self.change_to(map.version, wanted, outbox);
+        invariant!(self.version == map.version, "the assignment follows the map");
         if settled && removed.is_empty() {
             self.applied = map.version;
         }
+        invariant!(self.applied <= self.version, "no map is applied before it is followed");
         Some(AssignmentChange { added, removed })
     }
 
@@ -70,6 +72,13 @@ impl OwnAssignment {
         if !(added.is_empty() && removed.is_empty()) {
             outbox.push(Effect::Assign { version, added: added.clone(), removed: removed.clone() });
         }
+        invariant!(removed.iter().all(|name| !wanted.contains(name)), "a removed partition is not owned");
+        invariant!(
+            wanted.len() + removed.len() == self.owned.len() + added.len(),
+            "the change from {} to {} partitions adds up",
+            self.owned.len(),
+            wanted.len()
+        );
         self.owned = wanted;
         self.version = version;
         (added, removed)

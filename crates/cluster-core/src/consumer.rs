@@ -216,6 +216,7 @@ impl Consumer {
         match result {
             Err(ReadError) => self.retry_inspection(batch, serial, facts),
             Ok(cursors) if facts.config.consumes_log => {
+                invariant!(cursors.len() == batch.partitions.len(), "one answer for each cursor");
                 let partitions = batch.partitions.clone();
                 let request_id = outbox
                     .request(Purpose::InspectLog, |request_id| Effect::InspectLog { request_id, partitions });
@@ -250,7 +251,9 @@ impl Consumer {
             return;
         };
         info.log_id = facts.policy().found_log(info.log_id, &mut self.first_log);
-        let cursors = batch.cursors.unwrap_or_default();
+        let Some(cursors) = batch.cursors else { violated!("cursors are read before the log") };
+        invariant!(cursors.len() == batch.partitions.len(), "one answer for each cursor");
+        invariant!(lasts.len() == batch.partitions.len(), "one answer for each log");
         for ((name, entry), last) in batch.partitions.iter().zip(cursors).zip(lasts) {
             self.on_batch_inspected(name, serial, entry, Some((info, last)), facts, outbox);
         }
@@ -294,6 +297,7 @@ impl Consumer {
         }
         if facts.now >= self.next_poll && !self.draining {
             self.next_poll = facts.now + facts.config.poll_interval;
+            self.check();
             self.inspect_all();
         }
         if !self.uninspected.is_empty() && facts.now >= self.next_inspection {
@@ -304,6 +308,7 @@ impl Consumer {
 
     /// Reads the cursors of all partitions that need an inspection, in one request.
     fn start_inspection(&mut self, outbox: &mut Outbox) {
+        invariant!(!self.uninspected.is_empty(), "an inspection has partitions");
         let partitions: Vec<Arc<str>> = std::mem::take(&mut self.uninspected).into_iter().collect();
         let names = partitions.clone();
         let request_id = outbox.request(Purpose::ReadCursors, |request_id| Effect::ReadCursors {
@@ -330,6 +335,35 @@ impl Consumer {
             }
             self.step_indexed(&name, facts, outbox, Partition::start);
         }
+    }
+
+    /// Asserts that the indexes name exactly the partitions in each activity.
+    fn check(&self) {
+        let count =
+            |fits: fn(&Activity) -> bool| self.partitions.values().filter(|one| fits(&one.activity)).count();
+        invariant!(
+            self.ready.len() == count(|activity| matches!(activity, Activity::Ready { .. })),
+            "every message that waits for a slot is indexed"
+        );
+        invariant!(
+            self.running.len() == count(|activity| matches!(activity, Activity::Processing { .. })),
+            "every message in progress is indexed"
+        );
+        invariant!(
+            self.awaiting_handover.len()
+                == count(|activity| matches!(activity, Activity::AwaitingHandover { .. })),
+            "every partition that waits for a handover is indexed"
+        );
+        invariant!(
+            self.delayed.len() == count(|activity| matches!(activity, Activity::Delayed { .. })),
+            "every delayed action is indexed"
+        );
+        let released = |name: &Arc<str>| self.partitions.get(name).is_some_and(|one| !one.assigned);
+        invariant!(self.releasing.iter().all(released), "only removed partitions are being released");
+        let unassigned = self.partitions.values().filter(|one| !one.assigned).count();
+        invariant!(self.releasing.len() == unassigned, "every removed partition is being released");
+        let isolated = self.partitions.values().filter(|one| one.is_isolated()).count();
+        invariant!(self.isolated.is_some() == (isolated > 0), "an isolated attempt is indexed");
     }
 
     /// Returns the time of the next timer.

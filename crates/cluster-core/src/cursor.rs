@@ -81,6 +81,13 @@ impl Cursor {
     /// Returns the cursor after a takeover. From then on only the new owner can commit.
     #[must_use]
     pub fn taken_over(&self, by: WorkerIncarnation, version: Version, predecessor: PreviousOwner) -> Self {
+        invariant!(version >= self.version, "a takeover under {version} follows one under {}", self.version);
+        let is_same = self.owner == by;
+        invariant!(
+            (predecessor == PreviousOwner::SameWorker) <= is_same,
+            "{by:?} takes over from {:?} as {predecessor:?}",
+            self.owner
+        );
         let mut taken = Self {
             owner: by,
             version,
@@ -95,14 +102,18 @@ impl Cursor {
                 taken.dead_letter_reason = Some("its worker crashed while it was processed isolated".into());
             }
         }
+        invariant!(taken.fencing_token > self.fencing_token, "a takeover raises the fencing token");
+        invariant!(taken.position == self.position, "a takeover commits nothing");
         taken
     }
 
     /// Returns the cursor for another log, or for one that lost messages: everything in it is unread.
     #[must_use]
     pub fn for_new_log(&self, log_id: LogId) -> Self {
+        let generation = self.position.next_generation();
+        invariant!(generation > self.position.generation, "a new log has a new generation");
         Self {
-            position: Position { generation: self.position.next_generation(), sequence: Sequence::START },
+            position: Position { generation, sequence: Sequence::START },
             message_id: None,
             log_id: Some(log_id),
             failures: 0,
@@ -146,6 +157,7 @@ impl Cursor {
         write_timestamp: WriteTimestamp,
     ) -> Self {
         let position = Position { sequence, ..self.position };
+        invariant!(position > self.position, "{position:?} is after {:?}", self.position);
         Self {
             position,
             state_position: Some(position),
@@ -166,6 +178,8 @@ impl Cursor {
     /// has its own fencing token, so late rows of this attempt never count as rows of the next.
     #[must_use]
     pub fn with_failure(&self, sequence: Sequence, reason: &Arc<str>) -> Self {
+        invariant!(sequence > self.position.sequence, "a committed message does not fail");
+        invariant!(self.failures < MAX_ATTEMPTS, "a message fails at most {MAX_ATTEMPTS} times");
         let failures = self.failures + 1;
         let dead = (failures >= MAX_ATTEMPTS).then(|| reason.clone());
         Self {
@@ -182,6 +196,7 @@ impl Cursor {
     /// Returns the cursor that dead-letters the next message.
     #[must_use]
     pub fn with_dead_letter(&self, sequence: Sequence, reason: &Arc<str>) -> Self {
+        invariant!(sequence > self.position.sequence, "a committed message is not dead-lettered");
         let dead = Some(reason.clone());
         Self {
             dead_letter_reason: dead,
@@ -195,6 +210,8 @@ impl Cursor {
     /// Returns the cursor for an isolated attempt at the next message.
     #[must_use]
     pub fn with_isolation(&self, sequence: Sequence) -> Self {
+        invariant!(sequence > self.position.sequence, "a committed message is not isolated");
+        invariant!(self.dead_letter_reason.is_none(), "a dead letter is not attempted again");
         Self { isolated: true, counted_sequence: Some(sequence), released: false, ..self.clone() }
     }
 
@@ -281,8 +298,10 @@ pub(super) mod tests {
             (dead.fencing_token, dead.version, dead.owner, dead.worker_crashes),
             (FencingToken(5), Version(3), holder(2, 9), 1)
         );
-        for clean in [PreviousOwner::Released, PreviousOwner::SameWorker] {
-            assert_eq!(cursor().taken_over(holder(2, 9), Version(3), clean).worker_crashes, 0);
+        for (owner, clean) in
+            [(holder(2, 9), PreviousOwner::Released), (cursor().owner, PreviousOwner::SameWorker)]
+        {
+            assert_eq!(cursor().taken_over(owner, Version(3), clean).worker_crashes, 0);
         }
     }
 

@@ -40,6 +40,7 @@ impl HealthyClock {
 
     /// A heartbeat of our own, sent at `sent`, has come back.
     pub(super) fn echoed(&mut self, now: Time, sent: Time) {
+        invariant!(sent <= now, "a heartbeat that was sent at {sent:?} returned at {now:?}");
         let was_healthy = self.is_healthy(now);
         self.advance(now);
         self.echo = self.echo.max(Some(sent));
@@ -59,6 +60,7 @@ impl HealthyClock {
     pub(super) fn advance(&mut self, now: Time) {
         let until = self.echo.map_or(Time::ZERO, |sent| sent + self.echo_limit).min(now);
         let until = if self.policy.clock_ignores_health() { now } else { until };
+        invariant!(until <= now, "the healthy clock never runs ahead");
         self.elapsed += until.saturating_sub(self.counted_at);
         self.counted_at = self.counted_at.max(now);
     }

@@ -196,6 +196,7 @@ impl Identity {
 
     /// The id has been given back, if that was answered by this revision. What is older of it is ours no more.
     pub(super) fn released(&mut self, by: Option<Revision>) {
+        invariant!(matches!(self.stage, ClaimState::Held(_)), "only a held id is released: {:?}", self.stage);
         if let (ClaimState::Held(held), Some(revision)) = (&self.stage, by) {
             self.released.insert(held.holder.id, revision);
         }
@@ -309,6 +310,7 @@ impl Identity {
         // Above any incarnation seen of this id, also where the broker's clock has stepped back.
         let seen = self.incarnations.get(&id).copied().unwrap_or_default();
         let incarnation = Incarnation(written.stored_at).max(seen.next());
+        invariant!(incarnation > seen, "incarnation {incarnation:?} of {id} is above {seen:?}");
         let holder = WorkerIncarnation { id, incarnation };
         self.incarnations.insert(id, incarnation);
         self.stage =
@@ -318,6 +320,7 @@ impl Identity {
 
     fn renewed(&mut self, written: Written) -> ClaimOutcome {
         if let ClaimState::Held(held) = &mut self.stage {
+            invariant!(held.pending.is_some(), "a renewal was sent before it is answered");
             held.revision = written.revision;
             held.pending = None;
         }

@@ -74,6 +74,7 @@ impl Roster {
         if known.is_some_and(|seen| seen.incarnation > holder.incarnation) {
             return false;
         }
+        let known_incarnation = known.map_or(Incarnation(0), |seen| seen.incarnation);
         let same_incarnation = known.filter(|seen| seen.incarnation == holder.incarnation);
         // A leave record is final for its incarnation: a heartbeat that arrives after it changes nothing.
         if same_incarnation.is_some_and(|seen| seen.left) {
@@ -107,6 +108,8 @@ impl Roster {
                 && !seen.left
                 && known.degraded.is_none()
         });
+        invariant!(!seen.left || seen.left_at.is_some(), "a leave record has an arrival");
+        invariant!(known_incarnation <= seen.incarnation, "an earlier incarnation is ignored");
         place.insert_entry(seen);
         !routine
     }

@@ -46,6 +46,8 @@ pub(super) enum Decision {
 
 /// Decides, given the window that is open.
 pub(super) fn decide(now: Time, open: Option<Window>, situation: TriggerInput, config: &Config) -> Decision {
+    invariant!(open.is_none_or(|open| open.opened <= now), "{open:?} was opened before {now:?}");
+    invariant!(!situation.no_map || !situation.growing, "a fleet without a map does not grow: {situation:?}");
     let window = |kind, length: Duration| Window { kind, opened: now, ends: now + length };
     if situation.no_map {
         let window = open.unwrap_or_else(|| window(WindowKind::ColdStart, config.cold_start_window));

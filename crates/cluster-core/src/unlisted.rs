@@ -74,6 +74,10 @@ impl UnlistedPartitions {
                 .filter(|(name, _)| !listed.contains(name))
                 .map(|(name, last)| (name, Some(last))),
         );
+        invariant!(
+            candidates.keys().all(|name| !listed.contains(name)),
+            "only unlisted partitions are candidates"
+        );
         self.candidates = candidates.into_iter().collect();
         if self.candidates.is_empty() {
             return;
@@ -117,6 +121,7 @@ impl UnlistedPartitions {
                 None => {}
             }
         }
+        invariant!(unknown.is_disjoint(&done), "a partition is adopted or drained");
         for partition in unknown.difference(&self.to_adopt).cloned() {
             outbox.notify(Notice::Adopted { partition });
         }

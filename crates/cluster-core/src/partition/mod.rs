@@ -396,9 +396,32 @@ impl Partition {
     }
 
     /// Asserts that the parts of the state fit together.
-    pub(crate) fn check(&self, name: &str, ctx_policy: Policy) {
+    pub(crate) fn check(&self, name: &str, policy: Policy) {
         invariant!(
-            !self.activity.needs_ownership() || self.cursor.is_owned() || !ctx_policy.fence_ends_ownership(),
+            self.empty_reads <= EARLY_WAKE_UP_DELAYS.len(),
+            "{name}: {} empty reads",
+            self.empty_reads
+        );
+        invariant!(
+            !matches!(self.activity, Activity::RecoveringPosition(_)) || !self.cursor.is_owned(),
+            "{name}: the position of an owned cursor is known"
+        );
+        if let KnownCursor::Owned(stored) = &self.cursor {
+            invariant!(
+                !stored.cursor.released || !policy.takes_over_first(),
+                "{name}: an owned cursor is not released"
+            );
+        }
+        if let Activity::Ready { message, .. } | Activity::Processing { message, .. } = &self.activity {
+            let committed = self.cursor.stored().map(|stored| stored.cursor.position.sequence);
+            invariant!(
+                committed.is_some_and(|committed| committed < message.sequence),
+                "{name}: message {} is next after {committed:?}",
+                message.sequence
+            );
+        }
+        invariant!(
+            !self.activity.needs_ownership() || self.cursor.is_owned() || !policy.fence_ends_ownership(),
             "{name}: {:?} without the cursor",
             self.activity
         );

@@ -18,7 +18,7 @@ pub(super) fn place_orphans(fleet: &mut Fleet, may_receive: impl Fn(u32) -> bool
     let mut coldest: BinaryHeap<Reverse<(u64, u32, u32)>> =
         receivers.into_iter().map(|worker| Reverse(key(fleet, worker))).collect();
     for part in pool {
-        let Some(Reverse((_, _, worker))) = coldest.pop() else { return };
+        let Some(Reverse((_, _, worker))) = coldest.pop() else { violated!("a worker can receive {part}") };
         fleet.give(part, worker);
         coldest.push(Reverse(key(fleet, worker)));
     }

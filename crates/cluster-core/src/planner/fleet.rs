@@ -79,12 +79,29 @@ impl Fleet {
             lo: 0,
             hi: 0,
         };
+        invariant!(!fleet.workers.is_empty(), "a fleet has workers");
+        invariant!(fleet.workers.is_sorted(), "workers are sorted");
         let mean = fleet.mean();
         // Rounded inwards: a load inside these is inside the real band.
         fleet.lo = (mean * (1.0 - threshold)).ceil().max(0.0) as u64;
         fleet.hi = (mean * (1.0 + threshold)).floor() as u64;
+        invariant!(fleet.lo <= fleet.hi.saturating_add(1), "the band is {}..{}", fleet.lo, fleet.hi);
         fleet.count_loads();
         fleet
+    }
+
+    /// Asserts that every partition has one owner and that the loads add up.
+    pub(super) fn check(&self) {
+        let workers = self.workers.len();
+        invariant!(
+            self.parts.iter().all(|part| (part.owner as usize) < workers),
+            "every partition is placed"
+        );
+        invariant!(self.loads.len() == workers, "every worker has a load");
+        invariant!(self.counts.len() == workers, "every worker has a count");
+        let (load, count) = (self.loads.iter().sum::<u64>(), self.counts.iter().sum::<u32>());
+        invariant!(load == self.total, "the loads add up to {} of {}", load, self.total);
+        invariant!(count as usize == self.parts.len(), "{count} of {} partitions count", self.parts.len());
     }
 
     pub(super) fn mean(&self) -> f64 {
@@ -106,6 +123,7 @@ impl Fleet {
     }
 
     pub(super) fn give(&mut self, part: u32, to: u32) {
+        invariant!((to as usize) < self.workers.len(), "worker index {to} is one of {}", self.workers.len());
         let moved = &mut self.parts[part as usize];
         if moved.owner != UNOWNED {
             self.loads[moved.owner as usize] -= moved.weight;
@@ -118,6 +136,7 @@ impl Fleet {
 
     pub(super) fn unassign(&mut self, part: u32) {
         let moved = &mut self.parts[part as usize];
+        invariant!(moved.owner != UNOWNED, "partition {part} is owned");
         self.loads[moved.owner as usize] -= moved.weight;
         self.counts[moved.owner as usize] -= 1;
         moved.owner = UNOWNED;

@@ -128,8 +128,10 @@ pub fn plan_with(
         (Mode::Planned, Strategy::ConsistentHash) => ring::place_all(&mut fleet, options.vnodes),
         (Mode::Planned, Strategy::RoundRobin) => round_robin::place_all(&mut fleet, items),
     }
+    fleet.check();
     let statistics = Statistics::of(&fleet, bound, rounds);
-    let owners = first.iter().map(|&unique| fleet.owner(unique)).collect();
+    let owners: Vec<u32> = first.iter().map(|&unique| fleet.owner(unique)).collect();
+    invariant!(owners.len() == items.len(), "every partition has an owner");
     Plan { owners, statistics }
 }
 

@@ -207,6 +207,7 @@ impl WorkerCore {
 
     /// Records the heartbeat of a suspect that was read from the stream leader, if it is newer than the last watched one.
     fn record_suspect_heartbeat(&mut self, id: WorkerId, beat: &Heartbeat) {
+        invariant!(beat.worker.is_none_or(|worker| worker.id == id), "a heartbeat is stored under its id");
         let is_newer = match (self.facts.roster.get(id), beat.worker) {
             (Some(seen), Some(worker)) => {
                 (worker.incarnation, beat.serial) > (seen.incarnation, seen.serial) || beat.left && !seen.left
@@ -258,6 +259,8 @@ impl WorkerCore {
                 if self.facts.policy().resets_timers_on_election() {
                     self.facts.roster.reset_timers(&self.facts.clock);
                 }
+                invariant!(self.facts.identity.is_some(), "only a worker with an id wins an election");
+                invariant!(self.controller.is_none(), "one term of leadership at a time");
                 self.controller = Some(Controller::new(epoch, &self.facts, &mut self.outbox));
                 self.heartbeats.is_requested = true;
             }

@@ -118,6 +118,7 @@ impl WorkerCore {
         else {
             return;
         };
+        invariant!(self.controller.is_none(), "a worker resigns before it releases its id");
         if leave.ends_process() {
             self.set_phase(ShutdownPhase::Done);
             return;

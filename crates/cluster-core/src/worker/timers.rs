@@ -62,6 +62,11 @@ impl WorkerCore {
             }
             self.transition(WorkerState::ClaimingId, "trying again");
         }
+        invariant!(
+            self.state() == WorkerState::ClaimingId,
+            "ids are claimed in CLAIMING_ID: {:?}",
+            self.state()
+        );
         let (facts, max_workers) = (&self.facts, self.facts.config.max_workers);
         let size = facts.fleet_size(facts.map());
         let limit = size.unwrap_or(max_workers).min(max_workers);
