@@ -364,6 +364,7 @@ fn claim_of(entry: &Entry) -> Option<&Claim> {
 mod tests {
     use super::*;
     use crate::facts::tests::healthy_facts;
+    use crate::io::Effect;
 
     const ID: WorkerId = WorkerId(0);
 
@@ -401,5 +402,148 @@ mod tests {
             answered_after(&[Some(claim("anna", 5)), None, Some(claim("berta", 7))]),
             ClaimOutcome::IdTaken
         );
+    }
+
+    /// A process whose pod is `anna`, with a worker pool of three ids.
+    struct Fixture {
+        identity: Identity,
+        facts: Facts,
+        outbox: Outbox,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            Self { identity: Identity::new(pod("anna")), facts: healthy_facts(5), outbox: Outbox::default() }
+        }
+
+        /// Returns a process that holds id 0 at revision 5.
+        fn holding() -> Self {
+            let mut fixture = Self::new();
+            fixture.search();
+            assert!(matches!(fixture.written(1, Ok(5)).0, ClaimOutcome::Claimed(_)));
+            fixture
+        }
+
+        fn search(&mut self) -> Vec<Effect> {
+            self.identity.search(3, &self.facts, &mut self.outbox);
+            self.outbox.take()
+        }
+
+        fn shows(&mut self, id: u32, entry: Option<Entry>) -> (ClaimOutcome, Vec<Effect>) {
+            let outcome =
+                self.identity.watched(WorkerId(id), entry.as_ref(), &self.facts.clock, &mut self.outbox);
+            (outcome, self.outbox.take())
+        }
+
+        fn written(&mut self, serial: u64, result: Result<u64, WriteError>) -> (ClaimOutcome, Vec<Effect>) {
+            let purpose = if serial == 1 { Purpose::Claim } else { Purpose::Renew };
+            let result = result.map(|revision| Written { revision: Revision(revision), stored_at: revision });
+            let outcome = self.identity.written(RequestId { purpose, serial }, result, &mut self.outbox);
+            (outcome, self.outbox.take())
+        }
+
+        fn fetched(&mut self, serial: u64, found: Option<Entry>) -> (ClaimOutcome, Vec<Effect>) {
+            let request_id = RequestId { purpose: Purpose::ReadClaim, serial };
+            let outcome = self.identity.fetched(request_id, Ok(found), &self.facts.clock, &mut self.outbox);
+            (outcome, self.outbox.take())
+        }
+
+        fn renew(&mut self) -> Vec<Effect> {
+            self.identity.renew(&mut self.outbox);
+            self.outbox.take()
+        }
+    }
+
+    fn write(purpose: Purpose, serial: u64, id: u32, renewals: u64, condition: Condition) -> Effect {
+        Effect::Write {
+            request_id: RequestId { purpose, serial },
+            key: Key::Claim(WorkerId(id)),
+            value: Value::Claim(Claim { pod: pod("anna"), renewals }),
+            condition,
+        }
+    }
+
+    fn read(serial: u64, id: u32) -> Effect {
+        let request_id = RequestId { purpose: Purpose::ReadClaim, serial };
+        Effect::Read { request_id, key: Key::Claim(WorkerId(id)) }
+    }
+
+    #[test]
+    fn the_lowest_free_id_is_created() {
+        let mut fixture = Fixture::new();
+        fixture.shows(0, Some(claim("berta", 3)));
+        assert_eq!(fixture.search(), [write(Purpose::Claim, 1, 1, 0, Condition::Absent)]);
+    }
+
+    #[test]
+    fn an_earlier_claim_of_the_own_pod_is_taken_over_immediately() {
+        let mut fixture = Fixture::new();
+        fixture.shows(2, Some(claim("anna", 3)));
+        let taken = write(Purpose::Claim, 1, 2, 0, Condition::Revision(Revision(3)));
+        assert_eq!(fixture.search(), [taken]);
+    }
+
+    #[test]
+    fn a_stale_claim_is_taken_over_only_if_no_id_is_free() {
+        let mut fixture = Fixture::new();
+        (0..3).for_each(|id| drop(fixture.shows(id, Some(claim("berta", 3)))));
+        assert_eq!(fixture.search(), [], "none is stale yet");
+        for second in 6..=36 {
+            let now = crate::types::Time::from_secs(second);
+            fixture.facts.clock.echoed(now, now);
+        }
+        let taken = write(Purpose::Claim, 1, 0, 0, Condition::Revision(Revision(3)));
+        assert_eq!(fixture.search(), [taken]);
+    }
+
+    #[test]
+    fn a_claim_is_renewed_and_released_at_the_revision_that_was_written() {
+        let mut fixture = Fixture::holding();
+        assert_eq!(fixture.renew(), [write(Purpose::Renew, 2, 0, 1, Condition::Revision(Revision(5)))]);
+        assert_eq!(fixture.renew(), [], "one renewal at a time");
+        assert_eq!(fixture.written(2, Ok(6)), (ClaimOutcome::Renewed, vec![]));
+        let request_id = fixture.identity.release(&fixture.facts.config, &mut fixture.outbox);
+        let request_id = request_id.expect("an id is held");
+        let deleted = Effect::Delete { request_id, key: Key::Claim(ID), revision: Revision(6) };
+        assert_eq!(fixture.outbox.take(), [deleted]);
+    }
+
+    #[test]
+    fn a_refused_or_unanswered_claim_is_settled_by_a_read() {
+        for error in [WriteError::Conflict, WriteError::Unknown] {
+            let mut fixture = Fixture::new();
+            fixture.search();
+            assert_eq!(fixture.written(1, Err(error)), (ClaimOutcome::Nothing, vec![read(2, 0)]));
+            let (outcome, effects) = fixture.fetched(2, Some(claim("anna", 5)));
+            assert!(matches!(outcome, ClaimOutcome::Claimed(_)) && effects.is_empty(), "{outcome:?}");
+            let mut fixture = Fixture::new();
+            fixture.search();
+            fixture.written(1, Err(error));
+            assert_eq!(fixture.fetched(2, Some(claim("berta", 5))), (ClaimOutcome::IdTaken, vec![]));
+        }
+    }
+
+    #[test]
+    fn another_pod_in_the_own_claim_means_that_the_id_is_lost() {
+        let mut fixture = Fixture::holding();
+        assert_eq!(fixture.shows(0, Some(claim("berta", 4))).0, ClaimOutcome::Nothing, "an old value");
+        assert_eq!(fixture.shows(0, Some(claim("berta", 7))), (ClaimOutcome::Lost(ID), vec![]));
+    }
+
+    #[test]
+    fn an_expired_claim_is_created_again_as_a_new_incarnation() {
+        let mut fixture = Fixture::holding();
+        fixture.renew();
+        assert_eq!(fixture.written(2, Err(WriteError::Conflict)), (ClaimOutcome::Nothing, vec![read(3, 0)]));
+        let created = write(Purpose::Claim, 4, 0, 0, Condition::Absent);
+        assert_eq!(fixture.fetched(3, None), (ClaimOutcome::Lost(ID), vec![created]));
+    }
+
+    #[test]
+    fn a_claim_that_a_late_write_left_on_another_id_is_deleted() {
+        let mut fixture = Fixture::holding();
+        let request_id = RequestId { purpose: Purpose::DeleteStrayClaim, serial: 2 };
+        let deleted = Effect::Delete { request_id, key: Key::Claim(WorkerId(1)), revision: Revision(8) };
+        assert_eq!(fixture.shows(1, Some(claim("anna", 8))), (ClaimOutcome::Nothing, vec![deleted]));
     }
 }

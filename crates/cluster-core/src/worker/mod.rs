@@ -305,3 +305,7 @@ impl WorkerCore {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "worker_test.rs"]
+mod tests;
