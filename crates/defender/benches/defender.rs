@@ -14,7 +14,7 @@ use phalanx_defender::judge::rows::{Before, Entry};
 use phalanx_defender::judge::{History, Run, judge};
 use phalanx_defender::record::{Chamber, HISTORY, Mark, Results, UChart};
 use phalanx_defender::strategy::Strategy;
-use phalanx_defender::traces::{Recording, Traces};
+use phalanx_defender::traces::{EncodedTraces, Recording, Traces};
 use phalanx_testkit::measure::median;
 
 /// Traces of a context as a CSV file: S0 is the step, the others are noise around a level.
@@ -81,7 +81,7 @@ fn strategy(apart: usize) -> Strategy {
 struct Bench {
     strategy: Strategy,
     chamber: Chamber,
-    chunks: Vec<Bytes>,
+    chunks: EncodedTraces,
     rows: Vec<(UChart, Position, u64)>,
     last: Option<Results>,
     sequence: u64,
@@ -98,7 +98,7 @@ impl Bench {
             sequence: 0,
         };
         // A few different runs, over and over.
-        let different: Vec<Vec<Bytes>> = (0..11)
+        let different: Vec<EncodedTraces> = (0..11)
             .map(|seed| {
                 let recording = Recording::from_csv(&csv(svids, points, hertz, seed)).expect("good traces");
                 recording.to_chunks().expect("good traces")
@@ -200,7 +200,7 @@ fn on_one_core() -> bool {
 }
 
 /// Different runs of a chamber, as they are stored.
-fn runs(svids: usize, points: usize, hertz: usize, count: u64) -> Vec<Vec<Bytes>> {
+fn runs(svids: usize, points: usize, hertz: usize, count: u64) -> Vec<EncodedTraces> {
     let run = |seed| Recording::from_csv(&csv(svids, points, hertz, seed)).expect("good traces");
     (0..count).map(|seed| run(seed).to_chunks().expect("good traces")).collect()
 }

@@ -20,6 +20,7 @@
 //! Everything but stores, cache and sources is pure: no clock, no IO, the same answer whenever it is asked.
 
 pub mod api;
+pub mod app;
 pub mod cache;
 pub mod collector;
 pub mod dead_letter;
@@ -28,6 +29,7 @@ pub mod judge;
 mod metrics;
 pub mod names;
 pub mod notification;
+mod observer;
 pub mod pipeline;
 pub mod record;
 pub mod report;
@@ -38,3 +40,4 @@ pub mod weights;
 pub mod worker;
 
 pub use metrics::Metrics;
+pub use observer::Observer;

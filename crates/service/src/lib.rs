@@ -37,6 +37,7 @@ mod pprof_format;
 mod probes;
 mod profile;
 mod server;
+mod shutdown;
 mod token;
 mod watchdog;
 
@@ -45,5 +46,6 @@ pub use events::{Event, Events, KEPT};
 pub use kit::{App, Kit};
 pub use probes::{Probes, Readiness};
 pub use server::{BindError, Server};
+pub use shutdown::{ListenError, Shutdown, ShutdownGuard};
 pub use token::Token;
 pub use watchdog::{Beat, PATIENCE, Watchdog};
