@@ -54,7 +54,7 @@ fn with_settings(page: &str) -> Result<Generated> {
 
 const SETTINGS_MARK: &str = "<!-- settings -->";
 
-/// Returns the text with the table below the marker, instead of the table that is there; `None` without a marker.
+/// Replaces the table below the marker. Returns `None` without a marker.
 fn insert_settings(text: &str, table: &str) -> Option<String> {
     let (before, after) = text.split_once(&format!("{SETTINGS_MARK}\n"))?;
     let rest = after.trim_start_matches('\n');

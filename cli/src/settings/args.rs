@@ -50,10 +50,7 @@ impl<G> SettingArgs<G> {
     }
 }
 
-fn settings<G: Group>() -> impl Iterator<Item = &'static dyn AnySetting>
-where
-    G: 'static,
-{
+fn settings<G: Group + 'static>() -> impl Iterator<Item = &'static dyn AnySetting> {
     G::TABLES.iter().copied().flatten().copied()
 }
 

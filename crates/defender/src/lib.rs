@@ -15,7 +15,9 @@
 //! - [`report`]: what one run came to;
 //! - [`dead_letter`]: messages that were given up;
 //! - [`worker`]: all of it as a worker of a fleet, and its [`Metrics`];
-//! - [`api`]: its HTTP API.
+//! - [`Observer`]: its events;
+//! - [`api`]: its HTTP API;
+//! - [`app`]: the application around it, from opening the stores to a graceful shutdown.
 //!
 //! Everything but stores, cache and sources is pure: no clock, no IO, the same answer whenever it is asked.
 

@@ -49,7 +49,7 @@ pub(crate) struct AuditResult {
     pub(crate) false_bound: u64,
 }
 
-/// Counts what became of every run, from the sent runs and the store alone.
+/// Counts the outcomes of all runs, from the sent runs and the store alone.
 pub(crate) async fn audit(fab: &Fab, store: &dyn ChartStore, sent: &[SentRun]) -> Result<AuditResult> {
     let mut result = AuditResult { published: sent.len() as u64, ..AuditResult::default() };
     let mut runs = HashMap::<usize, u64>::new();

@@ -177,7 +177,7 @@ impl ChildCommand {
         command
             .args(&self.args)
             .env_clear()
-            // Ctrl-C is for the demo alone, which reports what becomes of its defenders.
+            // Only the demo handles Ctrl-C; it ends its defenders itself.
             .process_group(0)
             // The child ends when its standard input closes, however the demo ends.
             .stdin(Stdio::piped())

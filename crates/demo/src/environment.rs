@@ -108,7 +108,7 @@ impl Environment {
 
 impl ServerEnvironment {
     async fn remove(&self, settings: &StoreConfig, alarms: &LogConfig) -> Result<()> {
-        // A failure at one server is no reason to leave things at the other.
+        // The cleanup of one server does not depend on the other.
         let removed = self.nats.remove(settings, &[alarms]).await;
         Cassandra::remove(&self.cassandra).await?;
         Ok(removed?)

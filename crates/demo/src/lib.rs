@@ -1,5 +1,5 @@
 //! The demo of Phalanx: a simulated fab sends its runs to a fleet of defenders, of which one crashes, two are added and all
-//! are replaced; in the end an audit counts what became of every run.
+//! are replaced; in the end an audit counts the outcomes of all runs.
 //!
 //! - `scenario`: the steps, and the runs that the fab sends;
 //! - `environment`: the stores, in this process or on real servers;

@@ -246,7 +246,7 @@ impl ScenarioRunner {
             all if all == sent.len() => Ok(()),
             some => Err(format!("{some} of {} runs are committed", sent.len())),
         };
-        // The audit counts missing runs, so they are no error here.
+        // The audit counts missing runs, so a timeout does not end the demo.
         let _ = self.poll_until(committed).await;
         let audit = audit(fab, &*environment.store, &sent).await?;
         let (latencies, maps, moved) = {

@@ -1,5 +1,5 @@
 //! What every HTTP service of Phalanx shares, so that they answer alike: health and readiness, metrics, OpenAPI, the
-//! bearer token, error bodies, limits, a stream of events, profiles, and a graceful stop.
+//! bearer token, error bodies, limits, a stream of events, profiles, requests to stop, and a graceful stop.
 //!
 //! A service describes its own routes with [`utoipa`] and hands them to [`Kit`]; everything else is there.
 //!

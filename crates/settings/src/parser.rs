@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Returns the given value of a setting whose largest value is that of another. Blanks alone are no value.
+    /// Returns the given value of a setting whose largest value is that of another. Blanks alone count as not set.
     pub fn given_up_to<T>(&mut self, setting: &Setting<Whole<T>>, max: T) -> Option<T>
     where
         Whole<T>: Kind<Value = T>,

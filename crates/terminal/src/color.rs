@@ -11,11 +11,11 @@ pub enum ColorRole {
     Bold,
     /// Text of little importance.
     Faint,
-    /// Something is as it should be.
+    /// Good states.
     Good,
-    /// Something needs attention.
+    /// States that need attention.
     Warning,
-    /// Something is wrong.
+    /// Errors and violations.
     Bad,
 }
 

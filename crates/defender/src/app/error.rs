@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_may_answer_later_is_tried_again() {
+    fn only_an_unavailable_server_is_retryable() {
         let charts = |error| ConnectError::Charts { location: "there".to_owned(), error };
         assert!(charts(StoreError::Unavailable("silent".to_owned())).is_retryable());
         let refused = charts(StoreError::Refused("another version".to_owned()));

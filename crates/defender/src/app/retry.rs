@@ -8,8 +8,7 @@ use super::{ConnectError, Log};
 const INITIAL_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// Attempts until one succeeds. A server that does not answer is tried again for as long as it takes; a refusal is an
-/// error. `on_wait` is called with the reason before each wait.
+/// Attempts until one succeeds. An unavailable server is retried for as long as it takes; a refusal is an error. `on_wait` is called with the reason before each wait.
 pub(super) async fn retry_until_available<T, F>(
     log: &Log,
     mut attempt: impl FnMut() -> F,

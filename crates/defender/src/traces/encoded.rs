@@ -8,7 +8,7 @@ use super::{TraceError, open, point_count, start, svid_count};
 
 /// Traces of a run as Mebo blobs that were checked or encoded by this process, in their order.
 ///
-/// Whoever has one need not read the blobs again: only the pipeline decodes them, once per run.
+/// Its holder need not read the blobs again: only the pipeline decodes them, once per run.
 ///
 /// ```
 /// use phalanx_defender::traces::{EncodedTraces, Recording};

@@ -126,42 +126,42 @@ impl Defender {
         })
     }
 
-    /// The worker.
+    /// Returns the handle of the worker.
     pub fn handle(&self) -> &WorkerHandle {
         &self.cluster
     }
 
-    /// What it remembers.
+    /// Returns the cache.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Where charts are kept.
+    /// Returns the chart store.
     pub fn store(&self) -> &Arc<dyn ChartStore> {
         &self.store
     }
 
-    /// The strategy in force.
+    /// Returns the strategy in force.
     pub fn strategy(&self) -> &Arc<Holder> {
         &self.strategy
     }
 
-    /// What the pipeline counts.
+    /// Returns the metrics of the pipeline.
     pub fn pipeline_metrics(&self) -> &pipeline::Metrics {
         self.pipeline.metrics()
     }
 
-    /// The way in.
+    /// Returns the collector of this defender.
     pub fn collector(&self) -> &Collector {
         &self.collector
     }
 
-    /// Notices messages that are stuck in the pipeline.
+    /// Returns the watchdog, which notices messages that are stuck in the pipeline.
     pub fn watchdog(&self) -> &Watchdog {
         &self.watchdog
     }
 
-    /// Leaves in good order.
+    /// Shuts down gracefully.
     pub fn shutdown(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.cluster.shutdown().await;

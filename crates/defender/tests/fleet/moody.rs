@@ -165,7 +165,7 @@ impl ChartStore for Moody {
     }
 
     async fn expire(&self, now: Timestamp) -> Result<usize, StoreError> {
-        // A background task, and no part of what is looked at.
+        // The background task that calls it is not under test.
         self.inner.expire(now).await
     }
 }
