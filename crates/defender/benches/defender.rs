@@ -89,14 +89,6 @@ struct Bench {
 
 impl Bench {
     fn new(svids: usize, points: usize, hertz: usize, apart: usize, runs: u64) -> Self {
-        let mut bench = Self {
-            strategy: strategy(apart),
-            chamber: Chamber::new("etch-01", "A").expect("good names"),
-            chunks: Vec::new(),
-            rows: Vec::new(),
-            last: None,
-            sequence: 0,
-        };
         // A few different runs, over and over.
         let different: Vec<EncodedTraces> = (0..11)
             .map(|seed| {
@@ -104,6 +96,14 @@ impl Bench {
                 recording.to_chunks().expect("good traces")
             })
             .collect();
+        let mut bench = Self {
+            strategy: strategy(apart),
+            chamber: Chamber::new("etch-01", "A").expect("good names"),
+            chunks: different[0].clone(),
+            rows: Vec::new(),
+            last: None,
+            sequence: 0,
+        };
         for run in 0..runs {
             bench.chunks.clone_from(&different[(run * 7 % 11) as usize]);
             let results = bench.run();
