@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use phalanx_cluster_core::types::Time;
 
-use crate::log::MessageKind;
+use crate::broker::MessageKind;
+use crate::event::ScheduledAction;
+use crate::fleet::ProcessId;
 use crate::rng::Rng;
-use crate::world::{ProcessId, ScheduledAction, World};
+use crate::world::World;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $weight:literal;)*) => {

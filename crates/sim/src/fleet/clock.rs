@@ -1,0 +1,56 @@
+//! The clock of one machine.
+
+use std::time::Duration;
+
+use phalanx_cluster_core::types::Time;
+
+/// A clock that began at another time than the virtual one, and that drifts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clock {
+    /// The time that it showed at the start of the run, in microseconds.
+    offset: i64,
+    /// The drift, in parts per million.
+    drift: i64,
+}
+
+impl Clock {
+    /// A clock with an offset and a drift.
+    pub(crate) fn new(offset: Duration, drift: i64) -> Self {
+        Self { offset: offset.as_micros() as i64, drift }
+    }
+
+    /// Returns the time that it shows.
+    pub(crate) fn shows(self, now: Time) -> Time {
+        let now = now.since_origin().as_micros() as i64;
+        Time::from_micros((now + now / 1_000_000 * self.drift + self.offset).max(0) as u64)
+    }
+
+    /// Returns when it shows a time.
+    pub(crate) fn when(self, shown: Time) -> Time {
+        let elapsed = (shown.since_origin().as_micros() as i64 - self.offset).max(0);
+        let mut when = elapsed - elapsed / (1_000_000 + self.drift) * self.drift;
+        // The drift is counted in whole seconds: go to the first moment that shows it.
+        while self.shows(Time::from_micros(when.max(0) as u64)) < shown {
+            when += 100;
+        }
+        Time::from_micros(when.max(0) as u64)
+    }
+
+    /// Stops the clock for a while.
+    pub(crate) fn suspend(&mut self, length: Duration) {
+        self.offset -= length.as_micros() as i64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drifting_clock_shows_a_time_when_it_says_so() {
+        let clock = Clock::new(Duration::from_secs(100), 200);
+        let shown = clock.shows(Time::from_secs(5_000));
+        assert_eq!(shown, Time::from_secs(5_101));
+        assert!(clock.shows(clock.when(shown)) >= shown);
+    }
+}
