@@ -15,21 +15,34 @@ use crate::oracle::{Counts, Violation, invariant_18_others_continue};
 use crate::rng::Rng;
 use crate::rules::Rule;
 use crate::setup::Setup;
+use crate::shell;
 use crate::world::World;
 
 /// How long the world has to heal after the last fault: a minute, which the two longest timers fill when everything was
 /// killed and no fleet size is set (30 s until a claim is stale, 30 s of a restart's window), and what follows them.
-const CONVERGENCE_TIME: Duration = Duration::from_secs(65);
+pub(crate) const CONVERGENCE_TIME: Duration = Duration::from_secs(65);
 /// How long what a fault leaves behind may take to come to its end: waits, roll-outs, repeated notifications.
-const FAULT_TAIL: Duration = Duration::from_secs(10);
+pub(crate) const FAULT_TAIL: Duration = Duration::from_secs(10);
 /// The time until a harmful message must be dead-lettered.
-const DEAD_LETTER_TIME: Duration = Duration::from_secs(120);
+pub(crate) const DEAD_LETTER_TIME: Duration = Duration::from_secs(120);
 /// How long a planned restart takes: everybody else's messages must be processed by then.
 const RESTART: Duration = Duration::from_secs(5);
+
+/// The code that a run simulates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The core of the workers, with requests and events as values.
+    #[default]
+    Core,
+    /// Whole workers: shell, codec, backend traits and handler, on a paused clock.
+    Shell,
+}
 
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct ChaosRun {
+    /// The code that is simulated.
+    pub mode: Mode,
     /// The seed of everything.
     pub seed: u64,
     /// How many workers there should be.
@@ -78,6 +91,7 @@ impl ChaosRun {
     pub fn new(seed: u64, workers: usize, partitions: usize, length: Duration) -> Self {
         let (faults, shakes) = (Fault::ALL.to_vec(), RequestFault::ALL.to_vec());
         Self {
+            mode: Mode::Core,
             seed,
             workers,
             partitions,
@@ -91,10 +105,14 @@ impl ChaosRun {
 
     /// The faults of this run.
     pub fn injections(&self) -> Vec<Injection> {
+        let faults: Vec<Fault> = match self.mode {
+            Mode::Core => self.faults.clone(),
+            Mode::Shell => self.faults.iter().copied().filter(|fault| fault.is_in_shell_mode()).collect(),
+        };
         let (from, until) = (Time::from_secs(20), Time::from_origin(self.length));
-        let mut injections = schedule(&mut Rng::new(self.seed ^ 0xfa17), &self.faults, from, until);
+        let mut injections = schedule(&mut Rng::new(self.seed ^ 0xfa17), &faults, from, until);
         let mut rng = Rng::new(self.seed ^ 0x7e57_a127);
-        injections.extend(schedule_restarts(&mut rng, &self.faults, from, until));
+        injections.extend(schedule_restarts(&mut rng, &faults, from, until));
         injections.sort_by_key(|injection| injection.at);
         injections
     }
@@ -110,30 +128,12 @@ impl ChaosRun {
         injections: &[Injection],
         mut trace: Option<&mut dyn FnMut(&str)>,
     ) -> ChaosOutcome {
-        let mut rng = Rng::new(self.seed);
-        let fleet_size = rng.one_in(2).then_some(self.workers as u32);
-        let process_timeout = Duration::from_secs(5);
-        let stranger_interval = Duration::from_secs(10);
-        let most = self.workers + self.workers / 3 + 3;
-        let max_workers = Config::default().max_workers.max(most as u32);
-        let config = Config {
-            fleet_size,
-            process_timeout,
-            unlisted_scan_interval: stranger_interval,
-            max_workers,
-            lease_expiry: self.lease_expiry,
-            ..Config::default()
-        };
-        let mut setup = Setup {
-            config,
-            partitions: self.partitions,
-            traffic: Some(Duration::from_secs(60)),
-            seed: rng.next(),
-            ..Setup::default()
-        };
-        if let Some(rule) = self.disabled_rule {
-            assert!(setup.disable_rule(rule), "a build without the feature `mutants` enforces every rule");
+        if self.mode == Mode::Shell {
+            return shell::run_with(self, injections, trace);
         }
+        let mut rng = Rng::new(self.seed);
+        let setup = self.setup(&mut rng);
+        let most = self.max_processes();
         let mut world = World::new(setup);
         if trace.is_some() {
             world.keep_trace();
@@ -177,6 +177,34 @@ impl ChaosRun {
             events: world.events(),
             trace_hash: world.trace_hash(),
         }
+    }
+
+    /// Returns the number of processes beyond which the host starts none.
+    pub(crate) fn max_processes(&self) -> usize {
+        self.workers + self.workers / 3 + 3
+    }
+
+    /// Returns the setup of the cluster, chosen by the seed.
+    pub(crate) fn setup(&self, rng: &mut Rng) -> Setup {
+        let config = Config {
+            fleet_size: rng.one_in(2).then_some(self.workers as u32),
+            process_timeout: Duration::from_secs(5),
+            unlisted_scan_interval: Duration::from_secs(10),
+            max_workers: Config::default().max_workers.max(self.max_processes() as u32),
+            lease_expiry: self.lease_expiry,
+            ..Config::default()
+        };
+        let mut setup = Setup {
+            config,
+            partitions: self.partitions,
+            traffic: Some(Duration::from_secs(60)),
+            seed: rng.next(),
+            ..Setup::default()
+        };
+        if let Some(rule) = self.disabled_rule {
+            assert!(setup.disable_rule(rule), "a build without the feature `mutants` enforces every rule");
+        }
+        setup
     }
 
     /// The faults stop: after a minute everything must be as it should be.
@@ -324,7 +352,8 @@ mod tests {
                 Fault::BrokenMessage,
                 Fault::Replay,
                 Fault::LateDuplicate,
-                Fault::LinkLoss,
+                Fault::StoreOutage,
+                Fault::AllKilled,
             ];
             let run = ChaosRun { faults, ..ChaosRun::new(seed, 4, 60, Duration::from_secs(900)) };
             let outcome = run.run();

@@ -15,6 +15,7 @@
 //! assert_eq!((maps[0].second, maps[0].version, maps[0].workers), (30, 1, 2));
 //! ```
 
+mod backend;
 mod batch;
 mod broker;
 pub mod chaos;
@@ -29,10 +30,12 @@ mod queue;
 mod rng;
 mod rules;
 mod setup;
+mod shell;
 mod store;
 mod traffic;
 mod world;
 
+pub use backend::{Direct, SimBackend};
 pub use batch::{Totals, run_many};
 pub use broker::MessageKind;
 pub use event::ScheduledAction;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use phalanx_cluster_core::types::{Entry, Key, LogId, Revision, Sequence, Time, Value};
 use phalanx_cluster_core::{Condition, Position, WriteError, Written};
 
-use bucket::{Bucket, Stored};
-use log::Log;
+pub(crate) use bucket::{Bucket, Stored};
+pub(crate) use log::Log;
 
 pub use message::MessageKind;
 pub(crate) use message::{decode, encode, message_id, number_of};
@@ -19,7 +19,7 @@ pub(crate) use message::{decode, encode, message_id, number_of};
 /// The age at which the broker deletes a heartbeat.
 const HEARTBEAT_TTL: Duration = Duration::from_secs(30);
 /// The broker's time at the start of a run, in microseconds since 1970: nothing else has this clock.
-const START: u64 = 1_700_000_000_000_000;
+pub(crate) const START: u64 = 1_700_000_000_000_000;
 
 /// The values, messages and dead letters of one group.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use phalanx_cluster_core::types::{Key, Time};
-use phalanx_cluster_core::{Event, Purpose};
+use phalanx_cluster_core::Purpose;
 
 /// The keys that are watched together. Changes of one bucket are shown in their order; those of two are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ impl WatchedBucket {
     }
 }
 
-/// The link of one process.
-#[derive(Debug, Default)]
-pub(crate) struct Link {
+/// The link of one process. `E` is the type of its watch events.
+#[derive(Debug)]
+pub(crate) struct Link<E> {
     /// Until then nothing it sends arrives.
     pub(crate) cut_out: Time,
     /// Until then nothing reaches it.
@@ -49,10 +49,27 @@ pub(crate) struct Link {
     /// The partitions whose wake-ups it receives.
     pub(crate) subscriptions: BTreeSet<u32>,
     /// The watch events that are delayed, in order, and when they are due.
-    delayed: Vec<(Time, WatchedBucket, Event)>,
+    delayed: Vec<(Time, WatchedBucket, E)>,
 }
 
-impl Link {
+impl<E> Default for Link<E> {
+    fn default() -> Self {
+        Self {
+            cut_out: Time::ZERO,
+            cut_in: Time::ZERO,
+            cut_from_agent: Time::ZERO,
+            slowness: Duration::ZERO,
+            drops_heartbeats: false,
+            watch_delay: Duration::ZERO,
+            drops_map: false,
+            repeats: None,
+            subscriptions: BTreeSet::new(),
+            delayed: Vec::new(),
+        }
+    }
+}
+
+impl<E> Link<E> {
     /// Returns the end of the outage of a watch.
     fn watch_blocked_until(&self, bucket: WatchedBucket) -> Time {
         match bucket {
@@ -75,7 +92,7 @@ impl Link {
         now: Time,
         latency: Duration,
         bucket: WatchedBucket,
-        event: Event,
+        event: E,
     ) -> Time {
         let late = self.watch_blocked_until(bucket).saturating_sub(now) + self.watch_delay;
         let before = self.delayed.iter().filter(|(_, of, _)| *of == bucket).map(|(at, ..)| *at).max();
@@ -85,7 +102,7 @@ impl Link {
     }
 
     /// Removes and returns the delayed watch events that are due.
-    pub(crate) fn take_due(&mut self, now: Time) -> Vec<Event> {
+    pub(crate) fn take_due(&mut self, now: Time) -> Vec<E> {
         self.delayed.extract_if(.., |(at, ..)| *at <= now).map(|(_, _, event)| event).collect()
     }
 
@@ -109,12 +126,12 @@ mod tests {
     fn a_watch_shows_changes_of_one_bucket_in_order() {
         let mut link = Link { watch_delay: Duration::from_secs(5), ..Link::default() };
         let (at, latency) = (Time::from_secs, Duration::ZERO);
-        assert_eq!(link.delay(at(1), latency, WatchedBucket::Ids, Event::Tick), at(6));
+        assert_eq!(link.delay(at(1), latency, WatchedBucket::Ids, 1), at(6));
         link.watch_delay = Duration::ZERO;
         assert!(!link.is_watch_immediate(at(2), WatchedBucket::Ids), "an earlier event is still to come");
         assert!(link.is_watch_immediate(at(2), WatchedBucket::Election));
-        assert_eq!(link.delay(at(2), latency, WatchedBucket::Ids, Event::Synced), at(6));
-        assert_eq!(link.take_due(at(5)), []);
-        assert_eq!(link.take_due(at(6)), [Event::Tick, Event::Synced]);
+        assert_eq!(link.delay(at(2), latency, WatchedBucket::Ids, 2), at(6));
+        assert!(link.take_due(at(5)).is_empty());
+        assert_eq!(link.take_due(at(6)), [1, 2]);
     }
 }

@@ -51,10 +51,10 @@ pub(crate) enum Passage {
     TimesOut(Option<Duration>),
 }
 
-/// The links of all processes, and the faults of single requests.
-#[derive(Debug, Default)]
-pub(crate) struct Network {
-    links: Vec<Link>,
+/// The links of all processes, and the faults of single requests. `E` is the type of watch events.
+#[derive(Debug)]
+pub(crate) struct Network<E> {
+    links: Vec<Link<E>>,
     /// Chooses request faults; none in a network without them.
     rng: Option<Rng>,
     request_faults: Vec<RequestFault>,
@@ -65,19 +65,32 @@ pub(crate) struct Network {
     first_of_folder: u32,
 }
 
-impl Network {
+impl<E> Default for Network<E> {
+    fn default() -> Self {
+        Self {
+            links: Vec::new(),
+            rng: None,
+            request_faults: Vec::new(),
+            request_fault_counts: BTreeMap::new(),
+            agent_down_until: Time::ZERO,
+            first_of_folder: 0,
+        }
+    }
+}
+
+impl<E> Network<E> {
     /// Adds the link of the next process.
     pub(crate) fn add_link(&mut self) {
         self.links.push(Link::default());
     }
 
     /// Returns the link of a process.
-    pub(crate) fn link(&self, process: ProcessId) -> &Link {
+    pub(crate) fn link(&self, process: ProcessId) -> &Link<E> {
         &self.links[process.index()]
     }
 
     /// Returns the link of a process, to change it.
-    pub(crate) fn link_mut(&mut self, process: ProcessId) -> &mut Link {
+    pub(crate) fn link_mut(&mut self, process: ProcessId) -> &mut Link<E> {
         &mut self.links[process.index()]
     }
 
@@ -180,7 +193,7 @@ mod tests {
     const WRITE: Request<'_> = Request { key: None, purpose: Some(Purpose::Claim), is_write: true };
     const READ: Request<'_> = Request { key: None, purpose: None, is_write: false };
 
-    fn network() -> (Network, ProcessId) {
+    fn network() -> (Network<()>, ProcessId) {
         let mut network = Network::default();
         network.add_link();
         (network, ProcessId(0))

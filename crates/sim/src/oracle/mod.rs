@@ -233,9 +233,9 @@ impl Oracle {
     }
 
     /// Notes that a dead letter was published.
-    pub(crate) fn on_dead_letter(&mut self, now: Time, partition: u32, work: &ProcessRequest) {
-        let (number, kind) = decode(&work.message.payload);
-        let Some(message) = self.messages.of(partition).find(work.message.sequence, number) else { return };
+    pub(crate) fn on_dead_letter(&mut self, now: Time, partition: u32, sequence: Sequence, number: u64) {
+        let Some(message) = self.messages.of(partition).find(sequence, number) else { return };
+        let kind = self.messages.of(partition).message(message).kind;
         self.messages.resolve(partition, message, Outcome::DeadLettered);
         let (report, name, message) = (&mut self.report, name(partition, number), (partition, message));
         self.one_outcome.dead_lettered(report, now, &name, message);

@@ -2,6 +2,7 @@
 
 mod controls;
 mod effects;
+mod fault_target;
 mod plans;
 mod processing;
 mod publishing;
@@ -34,7 +35,7 @@ pub struct World {
     setup: Setup,
     now: Time,
     queue: EventQueue<SimEvent>,
-    network: Network,
+    network: Network<Event>,
     broker: Broker,
     fleet: Fleet,
     traffic: Traffic,

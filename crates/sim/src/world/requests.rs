@@ -6,6 +6,7 @@ use phalanx_cluster_core::{
     SubjectList, WorkerState, WriteError, Written,
 };
 
+use crate::broker::decode;
 use crate::event::SimEvent;
 use crate::fleet::ProcessId;
 use crate::network::{LATENCY, Passage, Request, TIMEOUT, WatchedBucket};
@@ -143,7 +144,8 @@ impl World {
             Effect::PublishDeadLetter { request_id, partition, work, .. } => {
                 let partition = self.traffic.partition(&partition);
                 if self.broker.append_dead_letter(partition, work.position) {
-                    self.oracle.on_dead_letter(self.now, partition, &work);
+                    let (number, _) = decode(&work.message.payload);
+                    self.oracle.on_dead_letter(self.now, partition, work.message.sequence, number);
                 }
                 Event::DeadLetterStep { request_id, happened: true }
             }
