@@ -78,6 +78,17 @@ fn only_the_chosen_faults_are_injected() {
 }
 
 #[test]
+fn the_shell_mode_is_reproducible_and_adds_up() {
+    let report = || json(&["--mode", "shell", "--seeds", "1..3"]);
+    let (first, second) = (report(), report());
+    assert_eq!(first["traceHash"], second["traceHash"]);
+    assert_eq!(first["invariantViolations"], 0);
+    let number = |field: &str| first[field].as_u64().unwrap();
+    let outcomes = ["committed", "deadLettered", "expired", "duplicates", "lostByBroker"].map(number);
+    assert_eq!(number("published"), outcomes.iter().sum::<u64>(), "each message has one outcome");
+}
+
+#[test]
 fn the_table_says_what_was_simulated_and_what_it_came_to() {
     let table = sim(&["--seed", "2"]).succeeds().stdout;
     for line in [

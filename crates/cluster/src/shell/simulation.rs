@@ -41,9 +41,7 @@ pub fn with_clock<T>(clock: SimulatedClock, run: impl FnOnce() -> T) -> T {
 /// Returns the time of the simulated clock of this thread, if it has one.
 pub(super) fn now() -> Option<Time> {
     CLOCK.get().map(|clock| match clock {
-        SimulatedClock::Running { origin, shown } => {
-            shown + Instant::now().saturating_duration_since(origin)
-        }
+        SimulatedClock::Running { origin, shown } => shown + Instant::now().saturating_duration_since(origin),
         SimulatedClock::Stopped(shown) => shown,
     })
 }

@@ -143,7 +143,8 @@ impl Server {
     ) -> Result<Response, Error> {
         Ok(match request {
             Request::Append(log, subject, payload, expect) => {
-                let appended = self.fresh_log(&log, now)?.append((now, micros), &subject, &payload, expect)?;
+                let appended =
+                    self.fresh_log(&log, now)?.append((now, micros), &subject, &payload, expect)?;
                 if !appended.duplicate {
                     self.changes.push(Change::Log(log, subject));
                 }
@@ -158,9 +159,9 @@ impl Server {
             Request::Last(log, subject) => {
                 Response::Messages(self.fresh_log(&log, now)?.last(&subject).into_iter().collect())
             }
-            Request::Remove(log, sequence) => {
-                Response::Removed(self.fresh_log(&log, now)?.log.remove(phalanx_cluster_core::types::Sequence(sequence)))
-            }
+            Request::Remove(log, sequence) => Response::Removed(
+                self.fresh_log(&log, now)?.log.remove(phalanx_cluster_core::types::Sequence(sequence)),
+            ),
             Request::Info(log) => Response::Info(self.fresh_log(&log, now)?.info()),
             Request::Subjects(log) => Response::Subjects(self.fresh_log(&log, now)?.subjects()),
             other => unreachable!("{other:?} is not for a log"),

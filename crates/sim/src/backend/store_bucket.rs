@@ -79,7 +79,12 @@ impl StoreBucket {
     }
 
     /// Deletes a value if it has that revision.
-    pub(crate) fn delete(&mut self, now_micros: u64, key: &str, revision: Revision) -> Result<WatchEvent, Error> {
+    pub(crate) fn delete(
+        &mut self,
+        now_micros: u64,
+        key: &str,
+        revision: Revision,
+    ) -> Result<WatchEvent, Error> {
         let owned = key.to_owned();
         let deleted = self.values.delete(now_micros, &owned, revision);
         let Ok(deleted) = deleted else { return Err(self.conflict("delete", key)) };

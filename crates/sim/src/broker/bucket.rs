@@ -36,11 +36,6 @@ impl<K: Ord + Clone, V> Bucket<K, V> {
         &self.entries
     }
 
-    /// Returns the last revision, deletions included.
-    pub(crate) fn last(&self) -> Revision {
-        Revision(self.last)
-    }
-
     /// Returns the value of a key.
     pub(crate) fn get(&self, key: &K) -> Option<&Stored<V>> {
         self.entries.get(key)
@@ -125,6 +120,7 @@ mod tests {
         assert_eq!(bucket.delete(5, &"key", first.revision), Err(WriteError::Conflict));
         bucket.delete(5, &"key", second.revision).expect("that revision");
         assert_eq!(bucket.get(&"key"), None);
-        assert_eq!(bucket.last(), Revision(3));
+        let again = bucket.write(5, &"key", 3, Condition::Absent).expect("it was deleted");
+        assert_eq!(again.revision, Revision(4), "a deletion has a revision too");
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use phalanx_cluster_core::types::{Key, Time};
 use phalanx_cluster_core::Purpose;
+use phalanx_cluster_core::types::{Key, Time};
 
 /// The keys that are watched together. Changes of one bucket are shown in their order; those of two are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,13 +87,7 @@ impl<E> Link<E> {
     }
 
     /// Delays a watch event. Returns when it is due: never before an earlier one of the same bucket.
-    pub(crate) fn delay(
-        &mut self,
-        now: Time,
-        latency: Duration,
-        bucket: WatchedBucket,
-        event: E,
-    ) -> Time {
+    pub(crate) fn delay(&mut self, now: Time, latency: Duration, bucket: WatchedBucket, event: E) -> Time {
         let late = self.watch_blocked_until(bucket).saturating_sub(now) + self.watch_delay;
         let before = self.delayed.iter().filter(|(_, of, _)| *of == bucket).map(|(at, ..)| *at).max();
         let at = before.unwrap_or_default().max(now + late + latency);

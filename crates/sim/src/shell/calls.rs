@@ -11,6 +11,7 @@ use crate::backend::{Change, Expect, Request, Response};
 use crate::broker::{MessageKind, encode};
 use crate::fleet::ProcessId;
 use crate::network::{self, LATENCY, Passage, TIMEOUT, WatchedBucket};
+use crate::rules::EnvironmentRule;
 use crate::shell::port::{Call, Reply};
 use crate::shell::{PendingReply, RunningWatch, ShellEvent, ShellWorld};
 
@@ -49,7 +50,8 @@ impl ShellWorld {
     fn send(&mut self, at: Time, process: ProcessId, request: Request, pending: PendingReply) {
         let key = self.key_of(&request);
         let (purpose, is_write) = (Some(pending.request_id.purpose), request.is_write());
-        let route = self.network.route(at, process, network::Request { key: key.as_ref(), purpose, is_write });
+        let route =
+            self.network.route(at, process, network::Request { key: key.as_ref(), purpose, is_write });
         for copy in route.copies.into_iter().flatten() {
             self.at(at + copy, ShellEvent::LateRequest(process, request.clone()));
         }
@@ -164,7 +166,9 @@ impl ShellWorld {
         for change in self.server.take_changes() {
             match change {
                 Change::Bucket(bucket, event) => self.notify_watches(&bucket, &event),
-                Change::Log(log, subject) if *log == *self.stores.log.name => self.notify_subscriptions(&subject),
+                Change::Log(log, subject) if *log == *self.stores.log.name => {
+                    self.notify_subscriptions(&subject)
+                }
                 Change::Log(..) => {}
             }
         }
@@ -220,10 +224,15 @@ impl ShellWorld {
         self.expire();
         let name = self.traffic.name(partition).clone();
         let (log, subject) = (self.stores.log.name.as_str().into(), self.stores.subjects.subject(&name));
-        let expect = Expect::NewId(format!("{name}:{id}"));
+        // Without the rule the broker takes a message for one of another partition and acknowledges it all the same.
+        let names_partition = self.setup.enforces(EnvironmentRule::MessageIds);
+        let expect = Expect::NewId(if names_partition { format!("{name}:{id}") } else { id.to_string() });
         let payload = encode(number, kind).to_vec().into();
         let request = Request::Append(log, subject, payload, expect);
         match self.server.execute(self.now, request, u64::MAX) {
+            Ok(Response::Appended(appended)) if appended.duplicate && !names_partition => {
+                self.oracle.never_stored(self.now, partition, number);
+            }
             Ok(Response::Appended(appended)) if appended.duplicate => self.oracle.dropped_duplicate(),
             Ok(Response::Appended(appended)) => {
                 let sequence = phalanx_cluster_core::types::Sequence(appended.sequence);

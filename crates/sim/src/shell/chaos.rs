@@ -27,6 +27,9 @@ use crate::shell::ShellWorld;
 use crate::store::{ResultStore, StoreRules};
 use crate::traffic::Traffic;
 
+/// The age at which claims expire without the rule against it.
+const SHORT_TTL: Duration = Duration::from_secs(30);
+
 /// Carries out a run with these faults, and passes on a line for each event if asked to.
 pub(crate) fn run_with(
     run: &ChaosRun,
@@ -82,7 +85,10 @@ impl ShellWorld {
             higher_wins: setup.enforces(EnvironmentRule::HigherTokenWins),
             token_counts: setup.enforces(EnvironmentRule::ReadersFollowToken),
         };
-        let stores = StoreConfig::of("sim");
+        let mut stores = StoreConfig::of("sim");
+        if !setup.enforces(EnvironmentRule::NoShortTtl) {
+            stores.stable_ids.ttl = Some(SHORT_TTL);
+        }
         let mut world = Self {
             codec: Codec::new(stores.names.clone()),
             stores,
@@ -169,9 +175,8 @@ impl ShellWorld {
         self.expire();
         let map = self.map();
         let traffic = &self.traffic;
-        let is_owned = |partition| {
-            map.as_ref().is_some_and(|map| map.assignments.contains_key(traffic.name(partition)))
-        };
+        let is_owned =
+            |partition| map.as_ref().is_some_and(|map| map.assignments.contains_key(traffic.name(partition)));
         self.oracle.finish(self.now, is_owned);
     }
 

@@ -51,7 +51,8 @@ impl ShellWorld {
     fn partitions_of<S: Copy>(&mut self, gone: &[(u32, S)]) -> Vec<(u32, S)> {
         let Ok(log) = self.server.log_mut(&self.stores.log.name) else { return Vec::new() };
         let (subjects, traffic) = (&self.stores.subjects, &self.traffic);
-        let partition = |subject| subjects.partition(log.subject(subject)).and_then(|name| traffic.find(&name));
+        let partition =
+            |subject| subjects.partition(log.subject(subject)).and_then(|name| traffic.find(&name));
         gone.iter().filter_map(|(subject, sequence)| Some((partition(*subject)?, *sequence))).collect()
     }
 
@@ -273,7 +274,8 @@ impl FaultTarget for ShellWorld {
     }
 
     fn lose_map(&mut self) {
-        let (bucket, key) = (self.stores.assignments.name.clone(), self.stores.names.bucket_key(&Key::Map).key);
+        let (bucket, key) =
+            (self.stores.assignments.name.clone(), self.stores.names.bucket_key(&Key::Map).key);
         self.lose(&bucket, &key);
     }
 

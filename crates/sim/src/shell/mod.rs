@@ -2,7 +2,7 @@
 //! tokio clocks, under the same network, faults and checkers.
 //!
 //! Each process has a runtime of its own on one thread, so it can be killed, stopped and resumed at any moment. Time passes
-//! in steps of [`QUANTUM`]: in each step every process runs by itself; then the world receives its calls in the order of
+//! in steps of 10 to 50 ms: in each step every process runs by itself; then the world receives its calls in the order of
 //! their times. The same seed gives the same trace.
 
 mod application;
@@ -41,8 +41,10 @@ pub(crate) use chaos::run_with;
 use port::{Call, Reply, StoreReply};
 use process::{ProcessConfig, ShellProcess};
 
-/// The step of time: the resolution of all delays between processes.
-const QUANTUM: Duration = Duration::from_millis(10);
+/// The shortest step of time: the resolution of delays between processes.
+const MIN_STEP: Duration = Duration::from_millis(10);
+/// The longest step of time, while nothing is on its way.
+const MAX_STEP: Duration = Duration::from_millis(50);
 
 /// The reply to a request of a process, and the id under which the oracle knows it.
 #[derive(Debug)]
@@ -168,12 +170,13 @@ impl ShellWorld {
         true
     }
 
-    /// Lets one quantum pass.
+    /// Lets one step of time pass.
     fn step(&mut self) {
         while let Some((_, event)) = self.queue.next(self.now) {
             self.dispatch(event);
         }
-        let end = self.now + QUANTUM;
+        let idle = self.queue.next_at().map_or(MAX_STEP, |at| at.saturating_sub(self.now));
+        let end = self.now + idle.clamp(MIN_STEP, MAX_STEP);
         let mut calls = Vec::new();
         for process in self.running.clone() {
             let target = &mut self.processes[process.index()];

@@ -219,7 +219,8 @@ impl ShellWorld {
         for process in ended {
             self.end(process);
         }
-        let awake = self.running.iter().copied().filter(|&process| !self.processes[process.index()].is_stopped);
+        let awake =
+            self.running.iter().copied().filter(|&process| !self.processes[process.index()].is_stopped);
         let statuses: Vec<_> = awake
             .filter_map(|process| {
                 let target = &self.processes[process.index()];

@@ -6,8 +6,8 @@ use std::time::Duration;
 use phalanx_cluster::backend::StoreConfig;
 use phalanx_cluster::simulation::{SimulatedClock, with_clock};
 use phalanx_cluster::{Status, Worker, WorkerHandle};
+use phalanx_cluster_core::Config;
 use phalanx_cluster_core::types::{PartitionList, Time};
-use phalanx_cluster_core::{Config, WorkerState};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -101,7 +101,7 @@ impl ShellProcess {
 
     /// Ends it without a trace, as SIGKILL does.
     pub(crate) fn kill(&mut self) {
-        let shown = self.in_its_time(phalanx_cluster_now);
+        let shown = self.in_its_time(|shown| shown);
         with_clock(SimulatedClock::Stopped(shown), || drop(self.runtime.take()));
         self.port.take();
         self.handler.drop_all();
@@ -120,11 +120,6 @@ impl ShellProcess {
     /// Returns whether its worker may work, by its own clock.
     pub(crate) fn is_unfenced(&self) -> bool {
         self.handle().is_some_and(|handle| self.in_its_time(|_| handle.may_write()))
-    }
-
-    /// Returns whether its worker leaves or has left.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.status().is_some_and(|status| status.state == WorkerState::Shutdown)
     }
 
     /// Removes and returns its calls so far.
@@ -146,10 +141,6 @@ impl ShellProcess {
         };
         with_clock(self.clock, || run(shown))
     }
-}
-
-fn phalanx_cluster_now(shown: Time) -> Time {
-    shown
 }
 
 /// Starts a worker, and lets it leave when the process is told to.
