@@ -49,7 +49,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Returns whether the request changes something.
+    /// Returns whether the request is a change.
     pub(crate) fn is_write(&self) -> bool {
         matches!(self, Self::Write(..) | Self::Delete(..) | Self::Append(..) | Self::Remove(..))
     }

@@ -11,7 +11,7 @@ use crate::backend::store_bucket::StoreBucket;
 use crate::backend::store_log::StoreLog;
 use crate::broker::START;
 
-/// A change that watches or wake-up subscriptions may have to be told.
+/// A change for watches or wake-up subscriptions.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// A change of a bucket.

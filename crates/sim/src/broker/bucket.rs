@@ -63,7 +63,7 @@ impl<K: Ord + Clone, V> Bucket<K, V> {
         if !holds {
             return Err(WriteError::Conflict);
         }
-        let written = self.stamp(now_micros);
+        let written = self.next_written(now_micros);
         let Written { revision, stored_at } = written;
         if let Some(earlier) = self.entries.insert(key.clone(), Stored { value, revision, stored_at }) {
             self.earlier.insert(key.clone(), earlier);
@@ -82,7 +82,7 @@ impl<K: Ord + Clone, V> Bucket<K, V> {
             return Err(WriteError::Conflict);
         }
         self.entries.remove(key);
-        Ok(self.stamp(now_micros))
+        Ok(self.next_written(now_micros))
     }
 
     /// Removes values without a deletion that a watch would see, as expiry does.
@@ -90,7 +90,7 @@ impl<K: Ord + Clone, V> Bucket<K, V> {
         self.entries.retain(|key, entry| !is_expired(key, entry));
     }
 
-    /// Removes values and what was there before them. Revisions and times keep growing.
+    /// Removes values and their earlier values. Revisions and times keep growing.
     pub(crate) fn discard(&mut self, is_discarded: impl Fn(&K) -> bool) {
         for entries in [&mut self.entries, &mut self.earlier] {
             entries.retain(|key, _| !is_discarded(key));
@@ -98,7 +98,7 @@ impl<K: Ord + Clone, V> Bucket<K, V> {
     }
 
     /// Returns the next revision. Store times are unique, as a real broker's are to the nanosecond.
-    fn stamp(&mut self, now_micros: u64) -> Written {
+    fn next_written(&mut self, now_micros: u64) -> Written {
         self.last += 1;
         self.last_stored_at = now_micros.max(self.last_stored_at + 1);
         Written { revision: Revision(self.last), stored_at: self.last_stored_at }

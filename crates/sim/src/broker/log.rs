@@ -96,7 +96,7 @@ impl<Id: Hash + Eq> Log<Id> {
         gone
     }
 
-    /// Deletes one message. Returns whether it was there.
+    /// Deletes one message. Returns whether the log had it.
     pub(crate) fn remove(&mut self, sequence: Sequence) -> bool {
         let Ok(index) = self.order.binary_search_by_key(&sequence, |(sequence, ..)| *sequence) else {
             return false;

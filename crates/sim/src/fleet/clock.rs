@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drifting_clock_shows_a_time_when_it_says_so() {
+    fn the_moment_of_a_shown_time_is_found() {
         let clock = Clock::new(Duration::from_secs(100), 200);
         let shown = clock.shows(Time::from_secs(5_000));
         assert_eq!(shown, Time::from_secs(5_101));

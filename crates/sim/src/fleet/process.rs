@@ -14,9 +14,9 @@ pub(crate) struct Process {
     pub(crate) handler: Handler,
     pub(crate) is_alive: bool,
     pub(crate) is_stopped: bool,
-    /// The time since which its clock stands still too: its machine was suspended by the host.
+    /// The time since which its clock is suspended too, because the host suspended its machine.
     pub(crate) frozen: Option<Time>,
-    /// Whether its clock ever stood still: then it cannot know how much time has passed.
+    /// Whether its clock was ever suspended: then it cannot know how much time has passed.
     pub(crate) lost_time: bool,
     clock: Clock,
     /// The number of effects after which it is killed.
@@ -57,7 +57,7 @@ impl Process {
         self.clock.when(shown)
     }
 
-    /// Continues after a stop. A frozen machine does not know how long it stood still.
+    /// Continues after a stop. A frozen machine does not know how long it was suspended.
     pub(crate) fn resume(&mut self, now: Time) {
         self.is_stopped = false;
         if let Some(since) = self.frozen.take() {

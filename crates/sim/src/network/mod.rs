@@ -28,19 +28,19 @@ pub(crate) struct Request<'a> {
     pub(crate) key: Option<&'a Key>,
     /// The purpose of a write or a deletion of a key.
     pub(crate) purpose: Option<Purpose>,
-    /// Whether it changes something.
+    /// Whether it is a change.
     pub(crate) is_write: bool,
 }
 
-/// The way of a request.
+/// The route of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// Delays of copies that arrive too, and whose answers nobody receives.
+    /// Delays of copies that arrive too; their answers are lost.
     pub(crate) copies: [Option<Duration>; 2],
     pub(crate) passage: Passage,
 }
 
-/// The way of the request itself.
+/// The fate of the request itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
     /// It is lost, and its caller gives up.
@@ -122,7 +122,7 @@ impl<E> Network<E> {
         process.0 >= self.first_of_folder
     }
 
-    /// Chooses the way of a request that a process sends.
+    /// Chooses the route of a request that a process sends.
     pub(crate) fn route(&mut self, now: Time, process: ProcessId, request: Request<'_>) -> Route {
         let link = &mut self.links[process.index()];
         let is_lost_heartbeat = request.purpose == Some(Purpose::Heartbeat) && link.drops_heartbeats;

@@ -1,4 +1,4 @@
-//! Counts of messages by what became of them.
+//! Counts of messages by their outcomes.
 
 use std::ops::AddAssign;
 
@@ -12,13 +12,13 @@ pub struct Counts {
     pub committed: u64,
     /// Messages dead-lettered.
     pub dead_lettered: u64,
-    /// Messages that the log deleted by age before anybody resolved them.
+    /// Messages that the log deleted by age before a worker resolved them.
     pub expired: u64,
     /// Messages published again: dropped by the log by their id, or committed without results.
     pub duplicates: u64,
-    /// Messages that the broker lost before anybody resolved them, with the whole log or with its tail.
+    /// Messages that the broker lost before a worker resolved them, with the whole log or with its tail.
     pub lost_by_broker: u64,
-    /// Messages that are in the log and that nobody resolved.
+    /// Messages that are in the log and that no worker resolved.
     pub lost: u64,
     /// Messages committed twice.
     pub double_committed: u64,

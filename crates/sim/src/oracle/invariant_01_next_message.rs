@@ -105,15 +105,15 @@ impl NextMessage {
     }
 }
 
-/// Reports the start of a message that nobody published.
+/// Reports the start of a message that was never published.
 pub(crate) fn report_unknown_start(report: &mut Report, now: Time, process: ProcessId, partition: u32) {
-    let what = format!("{process} starts a message of partition {partition} that nobody published");
+    let what = format!("{process} starts a message of partition {partition} that was never published");
     report.violate(NUMBER, now, what);
 }
 
-/// Reports the commit of a message that nobody published.
+/// Reports the commit of a message that was never published.
 pub(crate) fn report_unknown_commit(report: &mut Report, now: Time, partition: u32, number: u64) {
-    let what = format!("partition {partition} commits message {number}, which nobody published");
+    let what = format!("partition {partition} commits message {number}, which was never published");
     report.violate(NUMBER, now, what);
 }
 

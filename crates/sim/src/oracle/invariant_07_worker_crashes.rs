@@ -29,7 +29,8 @@ impl WorkerCrashes {
     /// Checks that a message starts on a process without an isolated attempt at another partition.
     pub(crate) fn check_isolated(&self, report: &mut Report, now: Time, process: ProcessId, partition: u32) {
         if let Some(isolated) = self.isolated.get(&process).filter(|isolated| **isolated != partition) {
-            let what = format!("{process} starts partition {partition} while {isolated} runs alone");
+            let what =
+                format!("{process} starts partition {partition} while partition {isolated} runs isolated");
             report.violate(NUMBER, now, what);
         }
     }
@@ -80,7 +81,9 @@ impl WorkerCrashes {
         running: &Running,
     ) {
         if let Some(beside) = running.partition_of(process) {
-            let what = format!("partition {partition} runs alone on {process}, beside partition {beside}");
+            let what = format!(
+                "partition {partition} runs isolated on {process}, which also runs partition {beside}"
+            );
             report.violate(NUMBER, now, what);
         }
         self.isolated.insert(process, partition);

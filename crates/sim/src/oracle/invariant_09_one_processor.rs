@@ -9,7 +9,7 @@ use crate::oracle::report::Report;
 
 const NUMBER: u32 = 9;
 
-/// Checks a process that starts a message beside others.
+/// Checks a process that starts a message while another one processes the same partition.
 pub(crate) fn check_start(
     report: &mut Report,
     now: Time,

@@ -9,7 +9,7 @@ const NUMBER: u32 = 10;
 
 /// The ids that processes hold, as the checker needs to see them.
 pub(crate) trait IdHolders {
-    /// Returns the id that a process holds; none if its clock once stood still, because it cannot know better then.
+    /// Returns the id that a process holds; none if its clock was once suspended, because it cannot know the time then.
     fn held_id(&self, process: ProcessId) -> Option<WorkerId>;
 
     /// Returns whether a process may work, by its own clock.

@@ -55,7 +55,7 @@ pub(crate) fn check_fleet(
 fn check_ids(wrong: &mut Vec<String>, members: &[Member], map: &AssignmentMap, workers: usize) {
     for id in &map.workers {
         if !members.iter().any(|member| member.id == Some(*id)) {
-            wrong.push(format!("nobody holds {id}, which the map names"));
+            wrong.push(format!("no process holds {id}, which the map names"));
         }
     }
     for member in members {
@@ -87,7 +87,7 @@ fn check_loads(wrong: &mut Vec<String>, map: &AssignmentMap) {
     }
 }
 
-/// Reports messages that nobody has resolved although the log holds them.
+/// Reports unresolved messages that the log holds.
 pub(crate) fn check_messages(report: &mut Report, now: Time, messages: &Messages) {
     let open = messages.partitions().flat_map(|(partition, known)| {
         known.open().map(move |(sequence, message)| (partition, sequence, message))

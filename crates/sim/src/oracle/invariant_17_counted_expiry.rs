@@ -13,7 +13,7 @@ const MAX_REPORTED: usize = 20;
 
 #[derive(Debug, Default)]
 struct PartitionExpiry {
-    /// Whether a worker ever owned it: of other partitions nobody can know what they have lost.
+    /// Whether a worker ever owned it: no worker can know what other partitions have lost.
     is_owned: bool,
     /// The messages that expired unread, each with the log that held it.
     expired: Vec<(u64, Sequence, MessageIndex)>,

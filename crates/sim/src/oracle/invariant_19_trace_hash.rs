@@ -2,7 +2,7 @@
 
 use phalanx_cluster_core::types::Time;
 
-/// A hash over everything that happened, and a line for each event if somebody wants to read them.
+/// A hash over everything that happened, and a line for each event if lines are kept.
 #[derive(Debug)]
 pub(crate) struct Trace {
     hash: u64,

@@ -1,4 +1,4 @@
-//! Independent record of the published messages: their places in the log, and what became of each.
+//! Independent record of the published messages: their sequences in the log, and the outcome of each.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::oracle::per_partition::PerPartition;
 /// The state of a message as seen by a reader of its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageStatus {
-    /// Nobody has resolved it.
+    /// No worker has resolved it.
     Open,
     /// A cursor has advanced to it after its results were stored.
     Committed,
@@ -143,7 +143,7 @@ impl Messages {
         self.log_id = Some(log_id);
     }
 
-    /// Notes that a message is gone from the log. Returns it if nobody had resolved it.
+    /// Notes that a message is gone from the log. Returns it if it was unresolved.
     pub(crate) fn gone(
         &mut self,
         partition: u32,
@@ -193,7 +193,7 @@ impl Messages {
 
     /// Returns the counts, counted again from every message.
     pub(crate) fn recount(&self) -> Counts {
-        // A dropped duplicate is no message of the log: only its count is known.
+        // Dropped duplicates are not in the log: only their number is known.
         let dropped = self.dropped;
         let mut counts = Counts { published: dropped, duplicates: dropped, ..Counts::default() };
         for message in self.partitions.iter().flat_map(|(_, known)| &known.all) {
@@ -227,7 +227,7 @@ fn bucket<'a>(counts: &'a mut Counts, message: &Published) -> &'a mut u64 {
 mod tests {
     use super::*;
 
-    /// Three messages of partition 0 at the sequences 1 to 3.
+    /// Returns three messages of partition 0 at the sequences 1 to 3.
     fn three() -> Messages {
         let mut messages = Messages::default();
         (1..=3).for_each(|n| messages.published(0, Sequence(n), n, MessageKind::Good));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_counted_once_whatever_befalls_it() {
+    fn a_message_is_counted_exactly_once() {
         let mut messages = three();
         assert_eq!(messages.gone(0, Sequence(1), MessageStatus::Expired), Some(0));
         assert_eq!((messages.counts().expired, messages.counts().lost), (1, 2));

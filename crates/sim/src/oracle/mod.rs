@@ -432,7 +432,7 @@ impl Oracle {
         })
     }
 
-    /// Checks what can only be known at the end: unresolved messages, and expired messages that nobody reported.
+    /// Checks what can only be known at the end: unresolved messages, and expired messages that no worker reported.
     pub(crate) fn finish(&mut self, now: Time, is_owned: impl Fn(u32) -> bool) {
         invariant_16_convergence::check_messages(&mut self.report, now, &self.messages);
         self.counted_expiry.finish(&mut self.report, now, &mut self.messages, is_owned);

@@ -1,4 +1,4 @@
-//! Independent record of the processes: which live, which something befell, and which messages they process.
+//! Independent record of the processes: which live, which had faults, and which messages they process.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ const RECOVERY_MARGIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 struct ProcessRecord {
     is_alive: bool,
-    /// Until then it may not be expected to do well: it was stopped, cut off, or waited in vain for an answer.
+    /// The time until which it may misbehave: it was stopped, cut off, or got no answer.
     disturbed_until: Time,
-    /// Whether anything ever befell it.
+    /// Whether it ever had a fault.
     is_disturbed: bool,
 }
 
@@ -37,42 +37,42 @@ impl Processes {
         self.all[process.index()].is_alive = false;
     }
 
-    /// Notes that something befalls a process until then.
+    /// Notes that a process has a fault until then.
     pub(crate) fn disturb(&mut self, process: ProcessId, until: Time) {
         let record = &mut self.all[process.index()];
         record.disturbed_until = record.disturbed_until.max(recovered(until));
         record.is_disturbed = true;
     }
 
-    /// Notes that something befalls every process.
+    /// Notes that every process has a fault.
     pub(crate) fn disturb_all(&mut self, until: Time) {
         (0..self.all.len() as u32).for_each(|process| self.disturb(ProcessId(process), until));
     }
 
-    /// Notes that what befell a process is over.
+    /// Notes that the fault of a process is over.
     pub(crate) fn recover(&mut self, process: ProcessId, now: Time) {
         self.all[process.index()].disturbed_until = recovered(now);
     }
 
-    /// Notes that a process is expected to do well although something befell it.
+    /// Notes that a process is expected to do well although it had a fault.
     pub(crate) fn expect_healthy(&mut self, process: ProcessId) {
         let record = &mut self.all[process.index()];
         (record.disturbed_until, record.is_disturbed) = (Time::ZERO, false);
     }
 
-    /// Returns whether anything ever befell a process.
+    /// Returns whether a process ever had a fault.
     pub(crate) fn is_disturbed(&self, process: ProcessId) -> bool {
         self.all[process.index()].is_disturbed
     }
 
-    /// Returns whether a process lives and nothing has befallen it lately.
+    /// Returns whether a process lives and had no fault lately.
     pub(crate) fn is_undisturbed(&self, process: ProcessId, now: Time) -> bool {
         let record = &self.all[process.index()];
         record.is_alive && record.disturbed_until <= now
     }
 }
 
-/// Returns the time from which a process is expected to do well, if what befell it ends at `end`.
+/// Returns the time from which a process is expected to do well after a fault that ends at `end`.
 fn recovered(end: Time) -> Time {
     if end == Time::MAX { Time::MAX } else { end + RECOVERY_MARGIN }
 }

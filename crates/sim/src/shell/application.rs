@@ -17,7 +17,7 @@ pub(crate) struct Application {
 }
 
 impl Application {
-    /// An application that uses a port.
+    /// Creates an application that uses a port.
     pub(crate) fn new(port: Arc<Port>) -> Self {
         Self { port }
     }

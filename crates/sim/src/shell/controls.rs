@@ -70,7 +70,7 @@ impl ShellWorld {
         if let Some(entry) = self.server.get(bucket, key) {
             let request = Request::Delete(bucket.into(), key.to_owned(), entry.revision);
             let deleted = self.server.execute(self.now, request, u64::MAX);
-            debug_assert!(deleted.is_ok(), "that revision was there");
+            debug_assert!(deleted.is_ok(), "the revision matches");
             self.notify();
         }
     }
@@ -114,7 +114,7 @@ impl ShellWorld {
                 self.running.last().copied().into_iter().for_each(|newest| self.kill(newest));
             }
             ScheduledAction::FleetSize(_) | ScheduledAction::ReopenFolder => {
-                unreachable!("{action:?} is no action of the shell mode")
+                unreachable!("{action:?} is not an action of the shell mode")
             }
         }
     }
@@ -176,7 +176,7 @@ impl FaultTarget for ShellWorld {
     }
 
     fn kill_after_effects(&mut self, _process: ProcessId, _effects: u32) {
-        unreachable!("no fault of the shell mode: effects are not visible")
+        unreachable!("not a fault of the shell mode: effects are not visible")
     }
 
     fn terminate(&mut self, process: ProcessId) {
@@ -191,7 +191,7 @@ impl FaultTarget for ShellWorld {
     }
 
     fn freeze(&mut self, _process: ProcessId) {
-        unreachable!("no fault of the shell mode: its clock runs through suspension")
+        unreachable!("not a fault of the shell mode: its clock runs through suspension")
     }
 
     fn plan_kind(&mut self, partition: u32, kind: MessageKind) {
@@ -310,6 +310,6 @@ impl FaultTarget for ShellWorld {
     }
 
     fn unlist(&mut self, _partition: u32) {
-        unreachable!("no fault of the shell mode: its list of partitions never changes")
+        unreachable!("not a fault of the shell mode: its list of partitions never changes")
     }
 }

@@ -201,7 +201,7 @@ impl ShellWorld {
         match event {
             ShellEvent::Request(process, request, reply) => self.answer(process, request, reply),
             ShellEvent::LateRequest(process, request) => {
-                // Nobody waits for the answer.
+                // The caller has given up.
                 let _ = self.apply(process, request, u64::MAX);
             }
             ShellEvent::Watch(process, bucket, after, events, reply) => {

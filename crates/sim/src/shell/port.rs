@@ -59,7 +59,7 @@ pub(crate) enum Call {
     IdentityLost,
 }
 
-/// The calls of one process that nobody has received yet.
+/// The calls of one process that the world has not received yet.
 #[derive(Debug)]
 pub(crate) struct Port {
     calls: Mutex<Vec<(Time, Call)>>,
@@ -68,7 +68,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// A port without calls.
+    /// Creates a port without calls.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { calls: Mutex::default(), started: OnceLock::new() })
     }

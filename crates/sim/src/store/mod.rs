@@ -13,7 +13,7 @@ pub(crate) use rows::{Results, Rows, StoreRules};
 /// The time that a writer or reader waits for the store.
 pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The way of a write to the store.
+/// The fate of a write to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreWrite {
     /// It is acknowledged.
@@ -35,7 +35,7 @@ pub(crate) struct ResultStore {
 }
 
 impl ResultStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub(crate) fn new(rules: StoreRules) -> Self {
         let (down_until, late_until, lag) = (Time::ZERO, Time::ZERO, Duration::ZERO);
         Self { rows: Rows::new(rules), down_until, late_until, lag, strategy: 0 }
@@ -46,7 +46,7 @@ impl ResultStore {
         self.down_until > now
     }
 
-    /// Returns the way of a write that is sent now.
+    /// Returns the fate of a write that is sent now.
     pub(crate) fn write_path(&self, now: Time) -> StoreWrite {
         if self.late_until > now {
             StoreWrite::Late(self.lag)

@@ -1,4 +1,4 @@
-//! Execution of the effects of a worker, and what the oracle is told about them.
+//! Execution of the effects of a worker, and reports to the oracle.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl World {
     /// Tells the oracle what a process is about to do.
     fn observe(&mut self, process: ProcessId, effect: &Effect) {
         let now = self.now;
-        // A machine whose clock stood still cannot know when its fence closes.
+        // A machine whose clock was suspended cannot know when its fence closes.
         let knows_time = !self.fleet.get(process).lost_time;
         let what = match effect {
             Effect::Write { request_id, key, .. } => {

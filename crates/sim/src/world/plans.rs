@@ -9,24 +9,24 @@ use crate::event::{ScheduledAction, SimEvent};
 use crate::world::World;
 
 impl World {
-    /// Plans something for later.
+    /// Schedules an action.
     pub fn plan(&mut self, delay: Duration, planned: ScheduledAction) {
         self.later(delay, SimEvent::Scheduled(self.now, planned));
     }
 
-    /// Planned starts make no more processes than this: whoever keeps replicas starts none beside those that live.
+    /// Limits the number of processes: beyond it, scheduled starts do nothing.
     pub fn limit_processes(&mut self, most: usize) {
         self.fleet.max_processes = most;
     }
 
-    /// Kills whoever was started with a fleet size of its own.
+    /// Kills the processes that were started with another fleet size.
     pub fn kill_mismatched(&mut self) {
         for odd in self.fleet.take_mismatched() {
             self.kill(odd);
         }
     }
 
-    /// What was planned and has not happened will not happen.
+    /// Drops the actions that are scheduled.
     pub fn drop_scheduled(&mut self) {
         self.actions_dropped_until = self.now;
     }

@@ -211,7 +211,7 @@ impl World {
             .all(|p| self.worker(p).state() == state)
     }
 
-    /// Runs a checker that needs to know more than the oracle is told.
+    /// Runs a checker of a phase.
     pub(crate) fn check(&mut self, check: impl FnOnce(&mut Report, Time)) {
         check(&mut self.oracle.report, self.now);
     }

@@ -258,7 +258,7 @@ impl World {
     }
 }
 
-/// Returns whether a request changes something at the broker.
+/// Returns whether a request is a change.
 fn is_write(effect: &Effect) -> bool {
     matches!(effect, Effect::Write { .. } | Effect::Delete { .. } | Effect::PublishDeadLetter { .. })
 }
