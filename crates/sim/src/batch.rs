@@ -92,14 +92,7 @@ impl Default for Totals {
 impl Totals {
     /// Adds the outcome of the next run.
     pub fn add(&mut self, outcome: &ChaosOutcome) {
-        let (sum, counts) = (&mut self.counts, &outcome.counts);
-        sum.published += counts.published;
-        sum.committed += counts.committed;
-        sum.dead_lettered += counts.dead_lettered;
-        sum.gone += counts.gone;
-        sum.lost += counts.lost;
-        sum.double_committed += counts.double_committed;
-        sum.order_violations += counts.order_violations;
+        self.counts += outcome.counts;
         for (kind, count) in &outcome.faults {
             *self.faults.entry(kind).or_default() += count;
         }

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use phalanx_cluster_core::LeaseExpiry;
 
-use crate::chaos::{ChaosOutcome, ChaosRun, shrink};
+use crate::chaos::{ChaosOutcome, ChaosRun, Mode, shrink};
 use crate::faults::{Fault, Injection, RequestFault};
 use crate::oracle::Violation;
 
@@ -78,6 +78,9 @@ impl ChaosRun {
         let mut command = format!(
             "phalanx sim --seed {seed} --workers {workers} --partitions {partitions} --hours {hours} --faults {faults}"
         );
+        if self.mode == Mode::Shell {
+            command.push_str(" --mode shell");
+        }
         if let LeaseExpiry::AfterTerm(_) = self.lease_expiry {
             command.push_str(" --election-agent");
         }

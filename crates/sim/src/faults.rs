@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use phalanx_cluster_core::types::Time;
 
-use crate::log::MessageKind;
+use crate::broker::MessageKind;
+use crate::event::ScheduledAction;
+use crate::fleet::ProcessId;
 use crate::rng::Rng;
-use crate::world::{ProcessId, ScheduledAction, World};
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $weight:literal;)*) => {
@@ -125,6 +126,23 @@ faults! {
     FolderReopened = "folderReopened", 0;
 }
 
+impl Fault {
+    /// Returns whether the shell mode injects this kind. It cannot stop a process between two effects of its core, its
+    /// clock runs through a suspension, its list of partitions and its fleet size never change, and it has no folder.
+    pub fn is_in_shell_mode(self) -> bool {
+        !matches!(
+            self,
+            Self::KilledBetweenEffects
+                | Self::FrozenMachine
+                | Self::ScaleDown
+                | Self::MixedFleetSizes
+                | Self::PartitionRemoved
+                | Self::UnknownPartition
+                | Self::FolderReopened
+        )
+    }
+}
+
 macro_rules! request_faults {
     ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
         /// A kind of fault that befalls any request by chance, all the time.
@@ -216,10 +234,50 @@ pub(crate) fn schedule_restarts(rng: &mut Rng, kinds: &[Fault], from: Time, unti
     injections
 }
 
+/// A cluster that faults can be injected into.
+pub(crate) trait FaultTarget {
+    fn now(&self) -> Time;
+    fn running(&self) -> Vec<ProcessId>;
+    fn leader(&self) -> Option<ProcessId>;
+    /// Returns the number of partitions that ever existed.
+    fn partitions(&self) -> u32;
+    /// Returns the number of partitions that were listed at the start.
+    fn listed(&self) -> u32;
+    fn published_for(&self, partition: u32) -> u64;
+    fn retention(&self) -> Duration;
+    fn note(&mut self, what: String);
+    fn plan(&mut self, delay: Duration, action: ScheduledAction);
+    fn kill(&mut self, process: ProcessId);
+    fn kill_after_effects(&mut self, process: ProcessId, effects: u32);
+    fn terminate(&mut self, process: ProcessId);
+    fn stop(&mut self, process: ProcessId);
+    fn freeze(&mut self, process: ProcessId);
+    fn plan_kind(&mut self, partition: u32, kind: MessageKind);
+    fn cut(&mut self, process: ProcessId, until: Time);
+    fn cut_in(&mut self, process: ProcessId, until: Time);
+    fn cut_out(&mut self, process: ProcessId, until: Time);
+    fn cut_all(&mut self, until: Time);
+    fn slow_down(&mut self, process: ProcessId, by: Duration);
+    fn lose_heartbeats(&mut self, process: ProcessId);
+    fn delay_watch(&mut self, process: ProcessId, by: Duration);
+    fn drop_map_event(&mut self, process: ProcessId);
+    fn restart_watch(&mut self, process: ProcessId);
+    fn step_broker_clock(&mut self, by_micros: i64);
+    fn lose_cursors(&mut self);
+    fn lose_map(&mut self);
+    fn recreate_log(&mut self);
+    fn lose_tail(&mut self, count: usize);
+    fn store_away(&mut self, until: Time);
+    fn store_late(&mut self, until: Time, by: Duration);
+    fn change_strategy(&mut self);
+    fn add_unlisted_partition(&mut self);
+    fn unlist(&mut self, partition: u32);
+}
+
 /// Injects one fault.
-pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
+pub(crate) fn inject(world: &mut impl FaultTarget, injection: &Injection, workers: usize) {
     let mut dice = Rng::new(injection.entropy);
-    let living: Vec<ProcessId> = world.running().collect();
+    let living = world.running();
     let Some(&victim) = living.get(dice.next() as usize % living.len().max(1)) else {
         world.plan(Duration::ZERO, ScheduledAction::Start);
         return;
@@ -230,19 +288,17 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
         |dice: &mut Rng, low: u64, high: u64| Duration::from_millis(dice.between(low * 500, high * 500));
     let partitions = world.partitions();
     let partition = dice.between(0, u64::from(partitions)) as u32;
-    world.note(|| format!("fault {}", injection.fault.name()));
-    // Whoever is killed for good is started again, as its host would.
-    let comes_back = |world: &mut World, dice: &mut Rng| {
-        world.plan(Duration::from_millis(dice.between(500, 20_000)), ScheduledAction::Start);
-    };
+    world.note(format!("fault {}", injection.fault.name()));
+    // A process that is killed for good is started again, as its host would.
+    let restart = |dice: &mut Rng| Duration::from_millis(dice.between(500, 20_000));
     match injection.fault {
         Fault::Sigkill => {
             world.kill(victim);
-            comes_back(world, &mut dice);
+            world.plan(restart(&mut dice), ScheduledAction::Start);
         }
         Fault::KilledBetweenEffects => {
             world.kill_after_effects(victim, dice.between(0, 20) as u32);
-            comes_back(world, &mut dice);
+            world.plan(restart(&mut dice), ScheduledAction::Start);
         }
         Fault::Sigstop => {
             world.stop(victim);
@@ -256,12 +312,12 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
         }
         Fault::Sigterm => {
             world.terminate(victim);
-            comes_back(world, &mut dice);
+            world.plan(restart(&mut dice), ScheduledAction::Start);
         }
         Fault::KilledInDrain => {
             world.terminate(victim);
             world.plan(Duration::from_millis(dice.between(0, 400)), ScheduledAction::Kill(victim));
-            comes_back(world, &mut dice);
+            world.plan(restart(&mut dice), ScheduledAction::Start);
         }
         Fault::Poison => world.plan_kind(partition, MessageKind::CrashesWorker),
         Fault::FailedAttempts => world.plan_kind(partition, MessageKind::Flaky(dice.between(1, 5) as u8)),
@@ -292,12 +348,13 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
             world.step_broker_clock(dice.between(0, 20_000_000) as i64 - 10_000_000);
         }
         Fault::BucketRecreated => world.lose_cursors(),
-        Fault::MapLost => world.lose(&phalanx_cluster_core::types::Key::Map),
+        Fault::MapLost => world.lose_map(),
         Fault::LogRecreated => world.recreate_log(),
         Fault::LostTail => world.lose_tail(dice.between(1, 20) as usize),
         Fault::Expiry => {
+            let retention = world.retention();
             world.plan(Duration::ZERO, ScheduledAction::Retention(seconds(&mut dice, 1, 10)));
-            world.plan(seconds(&mut dice, 2, 10), ScheduledAction::Retention(world.retention()));
+            world.plan(seconds(&mut dice, 2, 10), ScheduledAction::Retention(retention));
         }
         Fault::StoreOutage => world.store_away(now + seconds(&mut dice, 2, 60)),
         Fault::LateStoreWrite => world.store_late(now + seconds(&mut dice, 2, 20), seconds(&mut dice, 2, 60)),
@@ -307,9 +364,9 @@ pub(crate) fn inject(world: &mut World, injection: &Injection, workers: usize) {
             if dice.one_in(3) {
                 // Its successor too, as soon as it leads.
                 world.plan(Duration::from_millis(dice.between(6_000, 9_000)), ScheduledAction::KillLeader);
-                comes_back(world, &mut dice);
+                world.plan(restart(&mut dice), ScheduledAction::Start);
             }
-            comes_back(world, &mut dice);
+            world.plan(restart(&mut dice), ScheduledAction::Start);
         }
         Fault::TwoLeaders => {
             world.stop(leader);

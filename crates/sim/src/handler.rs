@@ -4,8 +4,8 @@
 use phalanx_cluster_core::{ProcessRequest, RequestId};
 
 use crate::HashMap;
-use crate::log::decode;
-use crate::store::{History, Results, Store, mix};
+use crate::broker::decode;
+use crate::store::{History, Results, Rows, mix};
 
 /// The cached handler state of a partition, after the last message that the process committed.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Handler {
         work: &ProcessRequest,
         strategy: u64,
         lookup: Lookup,
-        store: &Store,
+        store: &Rows,
     ) -> Option<Results> {
         let (number, _) = decode(&work.message.payload);
         let base = match (self.memory.get(&partition), work.committed, lookup) {
@@ -99,7 +99,7 @@ impl Handler {
     pub(crate) fn dead_letter_results(
         partition: u32,
         work: &ProcessRequest,
-        store: &Store,
+        store: &Rows,
     ) -> Option<Results> {
         let state = match work.committed {
             Some(position) => Some(store.state_at(partition, position)?),

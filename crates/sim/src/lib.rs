@@ -1,7 +1,7 @@
 //! A whole cluster in one thread, on a virtual clock.
 //!
-//! The [`World`] runs many whole [`WorkerCore`](phalanx_cluster_core::WorkerCore)s against a simulated [`Broker`]: the very
-//! code that production runs. Only time, faults and the starting of processes are driven from outside.
+//! The [`World`] runs many whole [`WorkerCore`](phalanx_cluster_core::WorkerCore)s against a simulated broker:
+//! the code that production runs. Only time, faults and the start of processes are driven from outside.
 //!
 //! ```
 //! use phalanx_cluster_core::types::Time;
@@ -15,30 +15,38 @@
 //! assert_eq!((maps[0].second, maps[0].version, maps[0].workers), (30, 1, 2));
 //! ```
 
+mod backend;
 mod batch;
 mod broker;
 pub mod chaos;
+mod event;
 mod failure;
 mod faults;
+mod fleet;
 mod handler;
-mod log;
+mod network;
 mod oracle;
-mod process;
 mod queue;
 mod rng;
 mod rules;
+mod setup;
+mod shell;
 mod store;
+mod traffic;
 mod world;
 
+pub use backend::{Direct, SimBackend};
 pub use batch::{Totals, run_many};
-pub use broker::Broker;
+pub use broker::MessageKind;
+pub use event::ScheduledAction;
 pub use failure::FailureReport;
 pub use faults::{Fault, Injection, RequestFault};
-pub use log::MessageKind;
+pub use fleet::ProcessId;
 pub use oracle::{Counts, Violation};
 pub use phalanx_cluster_core::ProtocolRule;
 pub use rules::{EnvironmentRule, Rule, UnknownRule};
-pub use world::{ProcessId, Publication, ScheduledAction, Setup, World};
+pub use setup::Setup;
+pub use world::{Publication, World};
 
-/// Quick, and in the same order in every run.
+/// A fast map that has the same order in every run.
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;

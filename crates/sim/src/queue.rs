@@ -29,6 +29,11 @@ impl<T> EventQueue<T> {
         self.order.push(Reverse((at, self.planned, place)));
     }
 
+    /// Returns the time of the next event.
+    pub(crate) fn next_at(&self) -> Option<Time> {
+        self.order.peek().map(|Reverse((at, ..))| *at)
+    }
+
     /// The next thing that is due until then.
     pub(crate) fn next(&mut self, until: Time) -> Option<(Time, T)> {
         let &Reverse((at, _, place)) = self.order.peek()?;

@@ -11,9 +11,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use phalanx_cluster::core::{Config, LeaseExpiry};
-use phalanx_sim::chaos::{ChaosOutcome, ChaosRun};
+use phalanx_sim::chaos::{self, ChaosOutcome, ChaosRun};
 use phalanx_sim::{FailureReport, Injection, Rule, Totals, run_many};
 
 use choice::Faults;
@@ -33,6 +33,10 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// that repeats it; the exit code is then 1.
 #[derive(Args)]
 pub(crate) struct Sim {
+    /// Code to simulate: the core of the workers, or whole workers with their shell, codec and handler.
+    #[arg(long, value_enum, default_value_t = Mode::Core)]
+    mode: Mode,
+
     /// The seed of the one run.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -74,10 +78,31 @@ pub(crate) struct Sim {
     disable_rule: Option<Rule>,
 }
 
+/// Code to simulate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// The core of the workers
+    Core,
+    /// Whole workers: shell, codec, backend traits and handler
+    Shell,
+}
+
+impl From<Mode> for chaos::Mode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Core => Self::Core,
+            Mode::Shell => Self::Shell,
+        }
+    }
+}
+
 impl Sim {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if !(self.hours > 0.0 && self.hours <= 24.0 * 365.0) {
             bail!("--hours {}: it must be more than 0 and at most a year", self.hours);
+        }
+        if self.mode == Mode::Shell && self.election_agent {
+            bail!("--election-agent requires --mode core: the shell mode simulates no Election Agent");
         }
         let trace = self.trace.as_deref().map(Trace::create).transpose()?;
         let seeds = self.seeds.clone().unwrap_or(self.seed..self.seed.saturating_add(1));
@@ -137,6 +162,7 @@ impl Sim {
         let length = Duration::from_millis((self.hours * 3_600_000.0).round().max(1.0) as u64);
         let run = ChaosRun::new(seed, self.workers as usize, self.partitions as usize, length);
         ChaosRun {
+            mode: self.mode.into(),
             faults: self.faults.faults.clone(),
             request_faults: self.faults.request_faults.clone(),
             disabled_rule: self.disable_rule,

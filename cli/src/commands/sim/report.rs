@@ -21,6 +21,9 @@ impl Report<'_> {
             "published": counts.published,
             "committed": counts.committed,
             "deadLettered": counts.dead_lettered,
+            "expired": counts.expired,
+            "duplicates": counts.duplicates,
+            "lostByBroker": counts.lost_by_broker,
             "lost": counts.lost,
             "doubleCommitted": counts.double_committed,
             "orderViolations": counts.order_violations,
@@ -42,7 +45,9 @@ impl Report<'_> {
         line("messages published", counts.published.to_string())?;
         line("committed", counts.committed.to_string())?;
         line("dead letters", counts.dead_lettered.to_string())?;
-        line("gone with the log before read", counts.gone.to_string())?;
+        line("expired unread", counts.expired.to_string())?;
+        line("duplicates", counts.duplicates.to_string())?;
+        line("lost by the broker", counts.lost_by_broker.to_string())?;
         line("lost", counts.lost.to_string())?;
         line("committed twice", counts.double_committed.to_string())?;
         line("out of order", counts.order_violations.to_string())?;

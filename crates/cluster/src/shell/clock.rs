@@ -8,6 +8,10 @@ use crate::core::types::Time;
 
 /// Time since this machine started. It runs through suspension, and nobody sets it.
 pub(super) fn now() -> Time {
+    #[cfg(feature = "simulation")]
+    if let Some(shown) = super::simulation::now() {
+        return shown;
+    }
     let time = clock_gettime(ClockId::Boottime);
     Time::from_origin(Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
 }

@@ -1,9 +1,11 @@
 //! What a user is told: in order, awaited, on a task of its own.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
@@ -68,6 +70,11 @@ pub trait Hooks: Send + Sync + 'static {
     async fn on_state_changed(&self, from: WorkerState, to: WorkerState) -> Result<(), HookError> {
         let _ = (from, to);
         Ok(())
+    }
+
+    /// Returns whether a call may block its thread. Calls that never block run without a thread of their own.
+    fn may_block(&self) -> bool {
+        true
     }
 
     /// Something a person should know.
@@ -158,6 +165,9 @@ impl HookRunner {
 
     /// Runs one call on a thread of its own, since it may block that. Says what went wrong.
     async fn run(&self, call: HookCall) -> Option<Problem> {
+        if !self.hooks.may_block() {
+            return self.run_inline(call).await;
+        }
         let hooks = self.hooks.clone();
         let runtime = runtime::Handle::current();
         let (give_up, given_up) = oneshot::channel::<()>();
@@ -198,6 +208,33 @@ impl HookRunner {
                 let _ = running.await;
                 Some(Problem::HookStuck { hook: name, after: HOOK_TIMEOUT })
             }
+        }
+    }
+}
+
+impl HookRunner {
+    /// Runs one call of hooks that never block. Returns the problem if it fails.
+    async fn run_inline(&self, call: HookCall) -> Option<Problem> {
+        let hooks = &self.hooks;
+        let (hook, done, running) = match call {
+            HookCall::Assignment(AssignmentCall { added, removed, done }) => {
+                ("on_assignment_changed", done, hooks.on_assignment_changed(added, removed))
+            }
+            HookCall::State { from, to } => {
+                ("on_state_changed", Vec::new(), hooks.on_state_changed(from, to))
+            }
+            HookCall::Problem(problem) => ("on_error", Vec::new(), hooks.on_error(problem)),
+            HookCall::Flush(_) => return None,
+        };
+        let ended = tokio::time::timeout(HOOK_TIMEOUT, AssertUnwindSafe(running).catch_unwind()).await;
+        for completion in done {
+            completion.complete().await;
+        }
+        match ended {
+            Ok(Ok(Ok(()))) => None,
+            Ok(Ok(Err(error))) => Some(Problem::HookFailed { hook, reason: error.to_string() }),
+            Ok(Err(panic)) => Some(Problem::HookPanicked { hook, reason: panic_text(&*panic) }),
+            Err(_) => Some(Problem::HookStuck { hook, after: HOOK_TIMEOUT }),
         }
     }
 }

@@ -17,6 +17,8 @@ mod log;
 mod metrics;
 mod partitions;
 mod problem;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod subjects;
 mod subscriptions;
 mod wait_time;

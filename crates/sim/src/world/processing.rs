@@ -1,78 +1,67 @@
-//! Messages that are being processed, and the store they are written to.
+//! Messages that are being processed, and the store that their results are written to.
 
-use super::*;
+use std::time::Duration;
+
+use phalanx_cluster_core::{Effect, Event, ProcessOutcome, ReadError, RequestId};
+
+use crate::broker::{MessageKind, decode};
+use crate::event::{ProcessingStep, ScheduledAction, SimEvent};
+use crate::fleet::ProcessId;
+use crate::handler::{Handler, Lookup, ProcessingRun};
+use crate::network::LATENCY;
+use crate::rules::EnvironmentRule;
+use crate::store::{Results, STORE_TIMEOUT, StoreWrite};
+use crate::world::World;
 
 impl World {
+    /// Drops all messages that a process is processing.
     pub(super) fn drop_runs(&mut self, process: ProcessId) {
-        let partitions: Vec<u32> = self.processes[process.index()].handler.runs.keys().copied().collect();
+        let handler = &mut self.fleet.get_mut(process).handler;
+        let partitions: Vec<u32> = handler.runs.keys().copied().collect();
+        handler.drop_all();
         for partition in partitions {
             self.oracle.on_processing_ended(process, partition);
         }
-        self.processes[process.index()].handler.drop_all();
-    }
-
-    pub(super) fn notice(&mut self, process: ProcessId, notice: &Notice) {
-        let kind = match notice {
-            Notice::Committed { partition, .. } => {
-                let partition = self.numbers[partition];
-                self.processes[process.index()].handler.committed(partition);
-                return;
-            }
-            Notice::Expired { partition, after, before } => {
-                self.oracle.reported_expired(self.numbers[partition], *after, *before);
-                "expired"
-            }
-            Notice::LogReplaced { .. } => "logReplaced",
-            Notice::Adopted { .. } => "adopted",
-            Notice::RestartDetected => "restartDetected",
-            Notice::Planned(_) => "planned",
-        };
-        *self.notices.entry(kind).or_default() += 1;
     }
 
     pub(super) fn begin_run(&mut self, process: ProcessId, partition: u32, mut run: ProcessingRun) {
         let now = self.now;
-        let processes = &self.processes;
-        self.oracle.on_processing_started(now, process, partition, &run.work, |other| {
-            let other = &processes[other.index()];
-            other.alive && other.disturbed_until <= now
-        });
+        self.oracle.on_processing_started(now, process, partition, &run.work);
         let (_, kind) = decode(&run.work.message.payload);
         let request_id = run.request_id;
-        let milliseconds = |ms: u64| Duration::from_millis(ms);
+        let milliseconds = Duration::from_millis;
         let (wait, step) = match kind {
-            MessageKind::CrashesWorker => (milliseconds(100), ProcessingStep::Die),
-            MessageKind::Poison => (milliseconds(10), ProcessingStep::Broken),
+            MessageKind::CrashesWorker => (milliseconds(100), ProcessingStep::Crash),
+            MessageKind::Poison => (milliseconds(10), ProcessingStep::Poison),
             MessageKind::Flaky(times) if run.work.attempt <= u32::from(times) => {
                 (milliseconds(50), ProcessingStep::Fail)
             }
             MessageKind::NeverEnds => (self.setup.config.process_timeout, ProcessingStep::TimeOut),
             MessageKind::Good | MessageKind::Flaky(_) => {
-                (milliseconds(self.traffic.between(2, 200)), ProcessingStep::Store)
+                (self.traffic.processing_time(), ProcessingStep::Store)
             }
         };
-        if self.store_down_until > now {
+        if self.store.is_down(now) {
             self.oracle.on_processing_ended(process, partition);
             let event = Event::Processed { request_id, outcome: ProcessOutcome::Unavailable };
             self.later(STORE_TIMEOUT, SimEvent::Arrival(process, event));
             return;
         }
+        let handler = &mut self.fleet.get_mut(process).handler;
         if run.work.ignore_cache {
-            self.processes[process.index()].handler.forget(partition);
+            handler.forget(partition);
         }
-        // The handler state is read at the beginning, and the results are written at the end.
+        // The handler reads its state at the start, and writes the results at the end.
         if matches!(step, ProcessingStep::Store) {
-            let exact = self.setup.enforces(EnvironmentRule::StateAtCommitted);
-            let lookup = if exact { Lookup::Exact } else { Lookup::Newest };
-            let handler = &mut self.processes[process.index()].handler;
-            run.results = handler.compute(partition, &run.work, self.strategy, lookup, &self.store);
+            let is_exact = self.setup.enforces(EnvironmentRule::StateAtCommitted);
+            let lookup = if is_exact { Lookup::Exact } else { Lookup::Newest };
+            let strategy = self.store.strategy();
+            run.results = handler.compute(partition, &run.work, strategy, lookup, &self.store.rows);
             if run.results.is_none() {
-                let at = run.work.committed;
-                let what = format!("{process} finds no handler state of partition {partition} at {at:?}");
-                self.oracle.violate(5, now, what);
+                self.oracle.missing_state(now, process, partition, run.work.committed);
             }
         }
-        self.processes[process.index()].handler.runs.insert(partition, run);
+        self.fleet.get_mut(process).handler.runs.insert(partition, run);
         self.later(wait, SimEvent::Step(process, partition, request_id, step));
     }
 
@@ -84,11 +73,11 @@ impl World {
         step: ProcessingStep,
     ) {
         let now = self.now;
-        let target = &mut self.processes[process.index()];
-        if !target.alive {
+        let target = self.fleet.get_mut(process);
+        if !target.is_alive {
             return;
         }
-        if target.stopped {
+        if target.is_stopped {
             target.pending_events.push(SimEvent::Step(process, partition, request_id, step));
             return;
         }
@@ -102,7 +91,7 @@ impl World {
             return;
         }
         let outcome = match step {
-            ProcessingStep::Die => {
+            ProcessingStep::Crash => {
                 self.kill(process);
                 self.plan(Duration::from_secs(3), ScheduledAction::Start);
                 return;
@@ -112,7 +101,7 @@ impl World {
                 return;
             }
             ProcessingStep::Fail => ProcessOutcome::Failed("it fails".into()),
-            ProcessingStep::Broken => ProcessOutcome::Poison("it is broken".into()),
+            ProcessingStep::Poison => ProcessOutcome::Poison("it is broken".into()),
             ProcessingStep::TimeOut => ProcessOutcome::Failed("it took too long".into()),
         };
         target.handler.runs.remove(&partition);
@@ -120,70 +109,60 @@ impl World {
         self.later(Duration::ZERO, SimEvent::Arrival(process, Event::Processed { request_id, outcome }));
     }
 
-    pub(super) fn send_rows(&mut self, process: ProcessId, partition: u32) {
+    fn send_rows(&mut self, process: ProcessId, partition: u32) {
         let now = self.now;
-        if !self.processes[process.index()].lost_time {
+        let target = self.fleet.get_mut(process);
+        if !target.lost_time {
             self.oracle.check_fence(now, process, "writes rows");
         }
-        let Some(run) = self.processes[process.index()].handler.runs.remove(&partition) else { return };
+        let Some(run) = target.handler.runs.remove(&partition) else { return };
         self.oracle.on_processing_ended(process, partition);
         let request_id = run.request_id;
-        let away = self.store_down_until > now;
-        let outcome = match run.results {
-            Some(results) if self.store_late_until > now => {
-                // Its writer has given up when it lands.
-                self.later(self.store_lag, SimEvent::Rows(Box::new(results)));
+        let outcome = match (run.results, self.store.write_path(now)) {
+            (Some(results), StoreWrite::Late(lag)) => {
+                self.later(lag, SimEvent::Rows(Box::new(results)));
                 ProcessOutcome::Unavailable
             }
-            Some(results) if !away => {
+            (Some(results), StoreWrite::Acknowledged) => {
                 self.later(LATENCY, SimEvent::Rows(Box::new(results)));
                 let event = Event::Processed { request_id, outcome: ProcessOutcome::Done };
                 self.later(LATENCY * 2, SimEvent::Arrival(process, event));
                 return;
             }
-            Some(_) => ProcessOutcome::Unavailable,
-            None => ProcessOutcome::Failed("no handler state".into()),
+            (Some(_), StoreWrite::Lost) => ProcessOutcome::Unavailable,
+            (None, _) => ProcessOutcome::Failed("no handler state".into()),
         };
         self.later(STORE_TIMEOUT, SimEvent::Arrival(process, Event::Processed { request_id, outcome }));
     }
 
     pub(super) fn store_rows(&mut self, results: &Results) {
-        self.store.write(results);
-        let sum = results
-            .rows
-            .iter()
-            .fold(0, |sum, (indicator, content)| mix(sum, content ^ u64::from(*indicator)));
-        self.oracle.rows(self.now, results, &self.store, sum);
+        self.store.rows.write(results);
+        self.oracle.rows(self.now, results, &self.store.rows);
     }
 
     pub(super) fn ask_store(&mut self, process: ProcessId, effect: Effect) {
         let now = self.now;
-        let away = self.store_down_until > now;
+        let is_down = self.store.is_down(now);
         let (wait, event) = match effect {
-            Effect::ReadRecoveryPoint { request_id, .. } if away => {
+            Effect::ReadRecoveryPoint { request_id, .. } if is_down => {
                 (STORE_TIMEOUT, Event::RecoveryPointRead { request_id, result: Err(ReadError) })
             }
             Effect::ReadRecoveryPoint { request_id, partition } => {
-                let point = self.store.recovery_point(self.numbers[&partition]);
+                let point = self.store.rows.recovery_point(self.traffic.partition(&partition));
                 (LATENCY * 2, Event::RecoveryPointRead { request_id, result: Ok(point) })
             }
             Effect::RecordDeadLetter { request_id, partition, work, .. } => {
-                let partition = self.numbers[&partition];
-                let results = Handler::dead_letter_results(partition, &work, &self.store);
-                match results {
-                    Some(results) if !away => {
+                let partition = self.traffic.partition(&partition);
+                let step = |happened| Event::DeadLetterStep { request_id, happened };
+                match Handler::dead_letter_results(partition, &work, &self.store.rows) {
+                    Some(results) if !is_down => {
                         self.later(LATENCY, SimEvent::Rows(Box::new(results)));
-                        (LATENCY * 2, Event::DeadLetterStep { request_id, happened: true })
+                        (LATENCY * 2, step(true))
                     }
-                    Some(_) => (STORE_TIMEOUT, Event::DeadLetterStep { request_id, happened: false }),
+                    Some(_) => (STORE_TIMEOUT, step(false)),
                     None => {
-                        let at = work.committed;
-                        self.oracle.violate(
-                            5,
-                            now,
-                            format!("{process} finds no handler state of {partition} at {at:?}"),
-                        );
-                        (STORE_TIMEOUT, Event::DeadLetterStep { request_id, happened: false })
+                        self.oracle.missing_state(now, process, partition, work.committed);
+                        (STORE_TIMEOUT, step(false))
                     }
                 }
             }

@@ -9,6 +9,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod conformance;
 mod guards;
 mod guards_messages;
 mod scenarios_agent;

@@ -1,4 +1,4 @@
-//! The result store: rows with a fencing token and a write timestamp. The store cannot fence a writer.
+//! The rows of the result store, each with a fencing token and a write timestamp. The store cannot fence a writer.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,11 @@ use phalanx_cluster_core::types::{FencingToken, LogId, WriteTimestamp};
 use phalanx_cluster_core::{Position, RecoveryPoint};
 
 use crate::HashMap;
+use crate::broker::message_id;
+use crate::store::history::{History, mix};
 
 /// The number of handler states of a partition that are kept.
 const MAX_STATES: usize = 16;
-
-/// The history of a partition: a chain over every message that counts, and the numbers it has seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct History {
-    pub(crate) chain: u64,
-    /// Numbers of the publisher that were processed, as ranges.
-    seen: Vec<(u64, u64)>,
-}
-
-impl History {
-    pub(crate) fn knows(&self, number: u64) -> bool {
-        self.seen.iter().any(|&(low, high)| (low..=high).contains(&number))
-    }
-
-    pub(crate) fn with(&self, number: u64) -> Self {
-        let mut seen = self.seen.clone();
-        match seen.iter_mut().find(|(_, high)| *high + 1 == number) {
-            Some((_, high)) => *high = number,
-            None => seen.push((number, number)),
-        }
-        Self { chain: mix(self.chain, number + 1), seen }
-    }
-}
-
-/// Mixes a word into a chain.
-pub(crate) fn mix(chain: u64, word: u64) -> u64 {
-    let z = (chain ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z ^ (z >> 29)
-}
 
 /// A handler state at a position.
 #[derive(Clone, Debug)]
@@ -86,8 +59,9 @@ pub(crate) struct StoreRules {
     pub(crate) token_counts: bool,
 }
 
+/// Rows, handler states and reports of all partitions.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct Rows {
     rules: StoreRules,
     rows: HashMap<(u32, u64), BTreeMap<u8, Row>>,
     /// The time of each message's results, and the fencing token whose rows count.
@@ -97,7 +71,7 @@ pub(crate) struct Store {
     reports: HashMap<u32, (WriteTimestamp, u64, FencingToken)>,
 }
 
-impl Store {
+impl Rows {
     pub(crate) fn new(rules: StoreRules) -> Self {
         Self {
             rules,
@@ -160,7 +134,7 @@ impl Store {
         Some(RecoveryPoint {
             newest,
             predecessor: state.predecessor,
-            message_id: state.before.map(context_name),
+            message_id: state.before.map(message_id),
             log_id: state
                 .predecessor
                 .and_then(|before| self.state_at(partition, before))
@@ -183,9 +157,4 @@ impl Store {
     pub(crate) fn latest_report(&self, partition: u32) -> Option<(u64, FencingToken)> {
         self.reports.get(&partition).map(|&(_, number, token)| (number, token))
     }
-}
-
-/// The id of a message by its number.
-pub(crate) fn context_name(number: u64) -> std::sync::Arc<str> {
-    format!("run-{number}").into()
 }
