@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use phalanx_service::{BindError, Server};
+use phalanx_service::{BindError, Server, Shutdown, ShutdownGuard};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::metrics::Metrics;
@@ -57,7 +56,7 @@ pub struct Agent {
     node: Node,
     grpc: SocketAddr,
     http: Server,
-    stop: watch::Sender<bool>,
+    shutdown: ShutdownGuard,
     serving: JoinHandle<Result<(), security::Error>>,
 }
 
@@ -77,9 +76,9 @@ impl Agent {
             let metrics = Arc::new(Metrics::new());
             let node = Node::start(node, metrics.clone()).await?;
             let http = Server::bind(&http_addr, http::app(node.clone(), metrics).router).await?;
-            let (stop, stopping) = watch::channel(false);
-            let serving = tokio::spawn(server::serve(node.clone(), listener, stopping));
-            Ok(Self { node, grpc, http, stop, serving })
+            let shutdown = Shutdown::default();
+            let serving = tokio::spawn(server::serve(node.clone(), listener, shutdown.clone()));
+            Ok(Self { node, grpc, http, shutdown: shutdown.guard(), serving })
         })
     }
 
@@ -106,8 +105,8 @@ impl Agent {
     /// Takes nothing new, lets what runs end, and stops.
     pub fn stop(self) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let Self { node, http, stop, mut serving, .. } = self;
-            stop.send_replace(true);
+            let Self { node, http, shutdown, mut serving, .. } = self;
+            drop(shutdown);
             if tokio::time::timeout(GRACE, &mut serving).await.is_err() {
                 serving.abort();
             }

@@ -1,5 +1,5 @@
 //! What every HTTP service of Phalanx shares, so that they answer alike: health and readiness, metrics, OpenAPI, the
-//! bearer token, error bodies, limits, a stream of events, profiles, and a graceful stop.
+//! bearer token, error bodies, limits, a stream of events, profiles, requests to stop, and a graceful stop.
 //!
 //! A service describes its own routes with [`utoipa`] and hands them to [`Kit`]; everything else is there.
 //!
@@ -37,6 +37,7 @@ mod pprof_format;
 mod probes;
 mod profile;
 mod server;
+mod shutdown;
 mod token;
 mod watchdog;
 
@@ -45,5 +46,6 @@ pub use events::{Event, Events, KEPT};
 pub use kit::{App, Kit};
 pub use probes::{Probes, Readiness};
 pub use server::{BindError, Server};
+pub use shutdown::{ListenError, Shutdown, ShutdownGuard};
 pub use token::Token;
 pub use watchdog::{Beat, PATIENCE, Watchdog};

@@ -7,8 +7,9 @@ use axum::Router;
 use futures_util::future::BoxFuture;
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+use crate::Shutdown;
 
 /// How long requests that run may go on after the stop.
 const GRACE: Duration = Duration::from_secs(2);
@@ -24,7 +25,7 @@ pub struct BindError {
 /// A service that listens. Dropped, it stops at once.
 pub struct Server {
     address: SocketAddr,
-    stop: watch::Sender<bool>,
+    shutdown: Shutdown,
     task: JoinHandle<()>,
 }
 
@@ -35,13 +36,16 @@ impl Server {
             let failed = |source| BindError { address: address.to_owned(), source };
             let listener = TcpListener::bind(address).await.map_err(failed)?;
             let local = listener.local_addr().map_err(failed)?;
-            let (stop, mut stopped) = watch::channel(false);
-            let until = async move { drop(stopped.wait_for(|stop| *stop).await) };
+            let shutdown = Shutdown::default();
+            let until = {
+                let shutdown = shutdown.clone();
+                async move { shutdown.requested().await }
+            };
             // Accepting goes on whatever a single connection does: it ends only when it is told to.
             let task = tokio::spawn(async move {
                 drop(axum::serve(listener, router).with_graceful_shutdown(until).await);
             });
-            Ok(Self { address: local, stop, task })
+            Ok(Self { address: local, shutdown, task })
         })
     }
 
@@ -58,7 +62,7 @@ impl Server {
     /// Takes nothing new, and gives what runs two seconds to end: a stream of events never would.
     pub fn stop(mut self) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            self.stop.send_replace(true);
+            self.shutdown.request();
             let _ = tokio::time::timeout(GRACE, &mut self.task).await;
         })
     }

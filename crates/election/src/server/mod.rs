@@ -8,8 +8,8 @@ mod public;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use phalanx_service::Shutdown;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Response, Status};
 
@@ -33,22 +33,22 @@ const PATIENCE: Duration = Duration::from_millis(4500);
 pub(crate) const OUTCOME: &str = "phalanx-outcome";
 pub(crate) const NOT_DONE: &str = "not-done";
 
-/// Serves until `stopping` becomes true, and then ends what still runs.
+/// Serves until a stop is requested, and then ends what still runs.
 pub(crate) async fn serve(
     node: Node,
     listener: TcpListener,
-    stopping: watch::Receiver<bool>,
+    shutdown: Shutdown,
 ) -> Result<(), security::Error> {
     let security = node.config().security.clone();
     let guard = security.guard();
     let (reporter, health) = tonic_health::server::health_reporter();
-    tokio::spawn(report_health(node.clone(), reporter, stopping.clone()));
+    tokio::spawn(report_health(node.clone(), reporter, shutdown.clone()));
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(crate::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .expect("the descriptors were made by the build");
-    let native = native::Native { node: node.clone(), stopping: stopping.clone() };
+    let native = native::Native { node: node.clone(), shutdown: shutdown.clone() };
     let peer = PeerServer::new(peer::Peer { node: node.clone() })
         .max_decoding_message_size(PARCEL_MAX)
         .max_encoding_message_size(PARCEL_MAX);
@@ -64,8 +64,7 @@ pub(crate) async fn serve(
         ))
         .add_service(ControlServer::with_interceptor(public::Control, guard.clone()))
         .add_service(tonic::service::interceptor::InterceptedService::new(peer, guard));
-    let mut until = stopping;
-    let until = async move { drop(until.wait_for(|stop| *stop).await) };
+    let until = async move { shutdown.requested().await };
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     // Accepting goes on whatever a single connection does: it ends only when it is told to.
     drop(router.serve_with_incoming_shutdown(incoming, until).await);
@@ -73,11 +72,7 @@ pub(crate) async fn serve(
 }
 
 /// The health service says whether this node is in touch with the others.
-async fn report_health(
-    node: Node,
-    reporter: tonic_health::server::HealthReporter,
-    mut stopping: watch::Receiver<bool>,
-) {
+async fn report_health(node: Node, reporter: tonic_health::server::HealthReporter, shutdown: Shutdown) {
     use tonic_health::ServingStatus::{NotServing, Serving};
     let mut known = None;
     loop {
@@ -91,7 +86,7 @@ async fn report_health(
         }
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(200)) => {}
-            () = async { drop(stopping.wait_for(|stop| *stop).await) } => return,
+            () = shutdown.requested() => return,
         }
     }
 }

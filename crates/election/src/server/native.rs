@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::Stream;
+use phalanx_service::Shutdown;
 use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status};
 
@@ -24,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 pub(super) struct Native {
     pub(super) node: Node,
-    pub(super) stopping: watch::Receiver<bool>,
+    pub(super) shutdown: Shutdown,
 }
 
 #[tonic::async_trait]
@@ -71,7 +72,7 @@ impl Election for Native {
         let first = measured(&self.node, "WatchLeader", read(&self.node, election.clone())).await?;
         let (events, inbox) = mpsc::channel(16);
         let watching =
-            Watching { node: self.node.clone(), election, turns, stopping: self.stopping.clone(), events };
+            Watching { node: self.node.clone(), election, turns, shutdown: self.shutdown.clone(), events };
         tokio::spawn(watching.run(first.into_inner().0));
         let stream = futures_util::stream::unfold(inbox, |mut inbox| async move {
             inbox.recv().await.map(|event| (event, inbox))
@@ -151,7 +152,7 @@ struct Watching {
     node: Node,
     election: String,
     turns: watch::Receiver<u64>,
-    stopping: watch::Receiver<bool>,
+    shutdown: Shutdown,
     events: mpsc::Sender<Result<Leadership, Status>>,
 }
 
@@ -179,7 +180,7 @@ impl Watching {
                     let _ = self.events.send(Err(not_done(&reason))).await;
                     return;
                 },
-                () = async { drop(self.stopping.wait_for(|stop| *stop).await) } => {
+                () = self.shutdown.requested() => {
                     let _ = self.events.send(Err(not_done("this node is stopping"))).await;
                     return;
                 }
