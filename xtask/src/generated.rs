@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use phalanx_settings::{CONNECTIONS, DEFENDER};
 
 use crate::workspace::{cargo, output, root, succeed};
 
@@ -28,14 +29,42 @@ impl Generated {
 /// Returns every generated file with its expected content. The diagrams need the binary, so a test of it checks them and
 /// `cargo xtask check` does not.
 pub(crate) fn all() -> Result<Vec<Generated>> {
-    let mut files = protocol()?;
+    let mut files = without_binary()?;
     files.push(Generated { path: root().join("docs/state-machines.md"), content: state_machines()?.into() });
     files.push(with_diagrams("docs/etl.md")?);
     Ok(files)
 }
 
+/// Returns the generated files that do not need the binary, with their expected content.
+pub(crate) fn without_binary() -> Result<Vec<Generated>> {
+    let mut files = protocol()?;
+    files.push(with_settings("docs/operations.md")?);
+    Ok(files)
+}
+
+/// Returns the page with the table of settings below its marker.
+fn with_settings(page: &str) -> Result<Generated> {
+    let path = root().join(page);
+    let text = fs::read_to_string(&path).with_context(|| format!("could not read {page}"))?;
+    let table = phalanx_settings::markdown(CONNECTIONS.iter().chain(DEFENDER));
+    let content =
+        insert_settings(&text, &table).with_context(|| format!("{page} has no line {SETTINGS_MARK}"))?;
+    Ok(Generated { path, content: content.into() })
+}
+
+const SETTINGS_MARK: &str = "<!-- settings -->";
+
+/// Replaces the table below the marker. Returns `None` without a marker.
+fn insert_settings(text: &str, table: &str) -> Option<String> {
+    let (before, after) = text.split_once(&format!("{SETTINGS_MARK}\n"))?;
+    let rest = after.trim_start_matches('\n');
+    let old = rest.lines().take_while(|line| line.starts_with('|')).map(|line| line.len() + 1).sum::<usize>();
+    let rest = rest.get(old..).unwrap_or_default().trim_start_matches('\n');
+    Some(format!("{before}{SETTINGS_MARK}\n\n{table}\n{rest}"))
+}
+
 /// Returns the code of the Election Agent's protocol.
-pub(crate) fn protocol() -> Result<Vec<Generated>> {
+fn protocol() -> Result<Vec<Generated>> {
     let election = root().join("crates/election");
     let scratch = tempfile::tempdir().context("could not create a temporary folder")?;
     let mut generate = cargo(&["run", "--quiet", "--package", "phalanx-proto-codegen", "--"]);
@@ -109,6 +138,15 @@ fn print(machine: &str, format: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_settings_replace_the_table_below_their_mark_and_nothing_else() {
+        let page = "| kept |\n<!-- settings -->\n\n| old |\n|---|\n\nafter\n| kept |\n";
+        let expected = "| kept |\n<!-- settings -->\n\n| new |\n\nafter\n| kept |\n";
+        assert_eq!(insert_settings(page, "| new |\n").as_deref(), Some(expected));
+        assert_eq!(insert_settings(expected, "| new |\n").as_deref(), Some(expected));
+        assert_eq!(insert_settings("a page", "| new |\n"), None);
+    }
 
     #[test]
     fn a_diagram_replaces_the_one_below_its_mark_and_nothing_else() {

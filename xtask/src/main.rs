@@ -44,7 +44,7 @@ enum Command {
     Status,
     /// Runs every test, getting the servers it needs by itself.
     Test(test::Options),
-    /// Checks format, lints, docs, generated code and dependencies, without running a test. Writes nothing.
+    /// Checks format, lints, docs, generated files and dependencies, without running a test. Writes nothing.
     Check,
     /// Formats the code and writes the generated files.
     Fix,
