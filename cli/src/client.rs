@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
+use phalanx_defender::app::DataFolder;
 use serde_json::Value;
 use ureq::http::{Method, Request, StatusCode};
 use ureq::tls::TlsConfig;
-
-use crate::data_folder::DataFolder;
 
 /// Where a service listens that was told nothing else.
 pub(crate) const USUAL: &str = "http://127.0.0.1:8080";

@@ -3,13 +3,8 @@
 mod cassandra;
 mod client;
 mod commands;
-mod connect;
-mod data_folder;
-mod paint;
-mod place;
-mod random;
 mod settings;
-mod signals;
+mod target;
 mod waiting;
 
 use std::io;

@@ -11,9 +11,9 @@ use clap::Args;
 use phalanx_election::agent::{Agent, Config};
 use phalanx_election::node;
 use phalanx_election::security::Security;
+use phalanx_service::Shutdown;
 
-use crate::settings::election::Protection;
-use crate::signals::Stop;
+use crate::settings::election::SecurityArgs;
 
 /// Grants leaderships over gRPC: one node of one, three or five that agree by Raft.
 ///
@@ -55,7 +55,7 @@ pub(crate) struct ElectionAgent {
     mutual_tls: bool,
 
     #[command(flatten)]
-    protection: Protection,
+    protection: SecurityArgs,
 }
 
 fn peer(text: &str) -> Result<(u64, String), String> {
@@ -101,12 +101,12 @@ impl ElectionAgent {
 }
 
 async fn serve(config: Config, security: &Security) -> Result<ExitCode> {
-    let mut stop = Stop::listen()?;
+    let shutdown = Shutdown::on_termination()?;
     let agent = Agent::start(config).await?;
     eprintln!("granting leaderships on {}: {}", agent.grpc_addr(), warning(agent.grpc_addr(), security));
     eprintln!("listening on {}", agent.http_url());
     tokio::select! {
-        () = stop.wanted() => {}
+        () = shutdown.requested() => {}
         error = agent.ended() => return Err(anyhow!(error)),
     }
     eprintln!("leaving");

@@ -4,12 +4,12 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
+use phalanx_terminal::ColorRole;
 use serde_json::{Value, json};
 
 use super::show::{counted, field, list, text};
 use super::table::Table;
 use crate::client::{OutputArgs, ServiceArgs};
-use crate::paint::Paint;
 
 /// Shows what a defender is doing, and the fleet as it sees it.
 #[derive(Args)]
@@ -39,7 +39,7 @@ impl Status {
             field(&worker, "defenderId"),
             field(&worker, "podName"),
             client.base(),
-            Paint::of_state(&state).on(&state),
+            ColorRole::of_state(&state).apply(&state),
             field(&ready, "status"),
             field(&worker, "uptimeSeconds"),
         )?;
@@ -52,7 +52,7 @@ impl Status {
             100.0 * hits,
         )?;
         if ready["status"] != "ready" {
-            writeln!(out, "{}", Paint::Warning.on(&format!("not ready: {ready}")))?;
+            writeln!(out, "{}", ColorRole::Warning.apply(&format!("not ready: {ready}")))?;
         }
         if !fleet.is_null() {
             print_fleet(&mut out, &fleet)?;
@@ -69,7 +69,7 @@ fn print_fleet(out: &mut impl io::Write, fleet: &Value) -> io::Result<()> {
     writeln!(
         out,
         "\nfleet: {}, map {} ({}){size}",
-        Paint::of_state(&state).on(&state),
+        ColorRole::of_state(&state).apply(&state),
         field(fleet, "mapVersion"),
         field(fleet, "lifecycleState"),
     )?;
@@ -86,8 +86,8 @@ fn print_fleet(out: &mut impl io::Write, fleet: &Value) -> io::Result<()> {
         };
         let state = field(member, "state");
         let age = member["heartbeatAgeSeconds"].as_f64().unwrap_or_default();
-        table.painted(
-            if role == "standby" { Paint::Plain } else { Paint::of_state(&state) },
+        table.styled_row(
+            if role == "standby" { ColorRole::Plain } else { ColorRole::of_state(&state) },
             [
                 field(member, "defenderId"),
                 field(member, "podName"),

@@ -3,14 +3,13 @@
 use std::fmt;
 
 use comfy_table::presets::NOTHING;
-
-use crate::paint::Paint;
+use phalanx_terminal::ColorRole;
 
 /// Columns under their names, as wide as they need to be.
 pub(crate) struct Table {
     table: comfy_table::Table,
     /// Of each line.
-    paints: Vec<Paint>,
+    paints: Vec<ColorRole>,
 }
 
 impl Table {
@@ -21,11 +20,11 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.painted(Paint::Plain, cells);
+        self.styled_row(ColorRole::Plain, cells);
     }
 
-    /// A row in a colour, where colours are shown.
-    pub(crate) fn painted(&mut self, paint: Paint, cells: impl IntoIterator<Item = String>) {
+    /// Adds a row in a color, if colors are shown.
+    pub(crate) fn styled_row(&mut self, paint: ColorRole, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().collect();
         let lines = cells.iter().map(|cell| cell.lines().count()).max().unwrap_or_default().max(1);
         self.paints.resize(self.paints.len() + lines, paint);
@@ -36,8 +35,8 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.table.trim_fmt();
-        let paints = std::iter::once(&Paint::Bold).chain(&self.paints);
-        let lines: Vec<String> = text.lines().zip(paints).map(|(line, paint)| paint.on(line)).collect();
+        let paints = std::iter::once(&ColorRole::Bold).chain(&self.paints);
+        let lines: Vec<String> = text.lines().zip(paints).map(|(line, paint)| paint.apply(line)).collect();
         f.write_str(&lines.join("\n"))
     }
 }

@@ -1,4 +1,4 @@
-//! What protects the way to an election agent: the same names for its nodes, its clients and its commands.
+//! Settings of the connection to an election agent, under the same names for its nodes, its clients and its commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,14 @@ use phalanx_election::backend::AgentElection;
 use phalanx_election::client::Client;
 use phalanx_election::names;
 use phalanx_election::security::{Security, Tls};
-
-use super::reader::{Reader, text};
-use super::variables::Variables;
+use phalanx_settings::{
+    ELECTION_AGENT_ADDR, ELECTION_AGENT_TLS_CA, ELECTION_AGENT_TLS_CERT, ELECTION_AGENT_TLS_KEY,
+    ELECTION_AGENT_TOKEN, NATS_SERVERS, POD_NAMESPACE, Parser,
+};
 
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Protection")]
-pub(crate) struct Protection {
+pub(crate) struct SecurityArgs {
     /// The token that all nodes and clients of the agent share; better in the variable than where every process can read it.
     #[arg(long, env = "ELECTION_AGENT_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
@@ -36,7 +37,7 @@ pub(crate) struct Protection {
     tls_key: Option<PathBuf>,
 }
 
-impl Protection {
+impl SecurityArgs {
     /// What was given; `mutual` for a server that believes only whom the CA vouches for.
     pub(crate) fn security(&self, mutual: bool) -> Result<Security> {
         let token = self.token.clone().filter(|token| !token.is_empty());
@@ -55,21 +56,21 @@ impl Protection {
     }
 }
 
-/// Which election, at which agent, gives a fleet its leader.
+/// Settings of the election at an election agent.
 #[derive(Clone)]
-pub(crate) struct Grantor {
+pub(crate) struct ElectionAgentSettings {
     pub(crate) addresses: Vec<String>,
     pub(crate) election: String,
     term: Duration,
     security: Security,
 }
 
-impl Grantor {
-    /// None where no agent is named: then the broker gives the fleet its leader.
-    pub(crate) fn new(reader: &mut Reader, given: &Variables, term: Duration) -> Option<Self> {
-        let addresses = text(&given.election_agent_addr)?;
-        if text(&given.connections.nats_servers).is_none() {
-            reader.wrong.push(
+impl ElectionAgentSettings {
+    /// Parses the settings; `None` if no agent is named, so that the broker elects the leader.
+    pub(crate) fn parse(parser: &mut Parser<'_>, term: Duration) -> Option<Self> {
+        let addresses = parser.given(&ELECTION_AGENT_ADDR)?;
+        if parser.given(&NATS_SERVERS).is_none() {
+            parser.errors.push(
                 "ELECTION_AGENT_ADDR is set and NATS_SERVERS is not: a defender that works alone has nobody to elect; \
                  name NATS to join a fleet"
                     .to_owned(),
@@ -77,32 +78,28 @@ impl Grantor {
         }
         let addresses: Vec<String> = addresses.split(',').map(|one| one.trim().to_owned()).collect();
         for address in addresses.iter().filter(|address| !has_port(address)) {
-            reader.wrong.push(format!(
+            parser.errors.push(format!(
                 "ELECTION_AGENT_ADDR has {address:?}; allowed is a host and a port, such as election-agent:9090"
             ));
         }
-        let namespace = text(&given.pod_namespace).unwrap_or_else(|| "default".to_owned());
+        let namespace = parser.given(&POD_NAMESPACE).unwrap_or_else(|| "default".to_owned());
         let election = names::election(&namespace);
-        let election = election.map_err(|error| reader.wrong.push(format!("POD_NAMESPACE: {error}")));
+        let election = election.map_err(|error| parser.errors.push(format!("POD_NAMESPACE: {error}")));
         if let Err(error) = names::term(term) {
-            reader.wrong.push(format!("ELECTION_TTL_SECONDS: {error}"));
+            parser.errors.push(format!("ELECTION_TTL_SECONDS: {error}"));
         }
-        let identity = reader.pair(
-            ["ELECTION_AGENT_TLS_CERT", "ELECTION_AGENT_TLS_KEY"],
-            [text(&given.election_agent_tls_cert), text(&given.election_agent_tls_key)],
-        );
-        let (certificate, key) = identity.unzip();
-        let protection = Protection {
-            token: text(&given.election_agent_token),
-            tls_ca: text(&given.election_agent_tls_ca).map(PathBuf::from),
-            tls_cert: certificate.map(PathBuf::from),
-            tls_key: key.map(PathBuf::from),
+        let (tls_cert, tls_key) = parser.pair(&ELECTION_AGENT_TLS_CERT, &ELECTION_AGENT_TLS_KEY).unzip();
+        let args = SecurityArgs {
+            token: parser.given(&ELECTION_AGENT_TOKEN),
+            tls_ca: parser.given(&ELECTION_AGENT_TLS_CA),
+            tls_cert,
+            tls_key,
         };
-        let security = protection.security(false).map_err(|error| reader.wrong.push(format!("{error:#}")));
+        let security = args.security(false).map_err(|error| parser.errors.push(format!("{error:#}")));
         Some(Self { addresses, election: election.ok()?, term, security: security.ok()? })
     }
 
-    /// The election, for a worker. Nothing is connected yet.
+    /// Returns the election for a worker. Nothing is connected yet.
     pub(crate) fn election(&self) -> Result<Arc<dyn Election>> {
         let client = Client::new(&self.addresses, &self.security).context("ELECTION_AGENT_ADDR")?;
         Ok(Arc::new(AgentElection::new(client, self.election.clone(), self.term)))

@@ -1,6 +1,6 @@
-//! What commands are told, by flags and by environment variables.
+//! Settings of the commands: flags and environment variables from the tables of `phalanx_settings`, and the configuration
+//! of the libraries from their values.
 
+pub(crate) mod args;
+pub(crate) mod connections;
 pub(crate) mod election;
-pub(crate) mod places;
-pub(crate) mod reader;
-pub(crate) mod variables;

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use crate::util::fleet::{Ground, Member};
 use crate::util::run;
-use bytes::Bytes;
 use jiff::Timestamp;
 use phalanx_cluster::backend::Backend as _;
 use phalanx_cluster_nats::Nats;
@@ -19,7 +18,7 @@ use phalanx_defender::names::store_config;
 use phalanx_defender::record::{Chamber, Outcome};
 use phalanx_defender::store::cassandra::Config;
 use phalanx_defender::store::{Cassandra, ChartStore};
-use phalanx_defender::traces::{Recording, Series};
+use phalanx_defender::traces::{EncodedTraces, Recording, Series};
 use phalanx_fab::{Fab, STRATEGY};
 use phalanx_testkit::cassandra::Server;
 use phalanx_testkit::nats::Cluster;
@@ -138,7 +137,7 @@ async fn send(fab: Fab, collector: Collector, stop: Arc<AtomicBool>) -> Sent {
     sent
 }
 
-fn traces(fab: &Fab, number: usize, run: u64) -> (String, Vec<Bytes>) {
+fn traces(fab: &Fab, number: usize, run: u64) -> (String, EncodedTraces) {
     let run = fab.run(number, run);
     let series = run.traces.into_iter().map(|trace| Series {
         svid: trace.svid,

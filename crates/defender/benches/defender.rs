@@ -14,7 +14,7 @@ use phalanx_defender::judge::rows::{Before, Entry};
 use phalanx_defender::judge::{History, Run, judge};
 use phalanx_defender::record::{Chamber, HISTORY, Mark, Results, UChart};
 use phalanx_defender::strategy::Strategy;
-use phalanx_defender::traces::{Recording, Traces};
+use phalanx_defender::traces::{EncodedTraces, Recording, Traces};
 use phalanx_testkit::measure::median;
 
 /// Traces of a context as a CSV file: S0 is the step, the others are noise around a level.
@@ -81,7 +81,7 @@ fn strategy(apart: usize) -> Strategy {
 struct Bench {
     strategy: Strategy,
     chamber: Chamber,
-    chunks: Vec<Bytes>,
+    chunks: EncodedTraces,
     rows: Vec<(UChart, Position, u64)>,
     last: Option<Results>,
     sequence: u64,
@@ -89,21 +89,21 @@ struct Bench {
 
 impl Bench {
     fn new(svids: usize, points: usize, hertz: usize, apart: usize, runs: u64) -> Self {
-        let mut bench = Self {
-            strategy: strategy(apart),
-            chamber: Chamber::new("etch-01", "A").expect("good names"),
-            chunks: Vec::new(),
-            rows: Vec::new(),
-            last: None,
-            sequence: 0,
-        };
         // A few different runs, over and over.
-        let different: Vec<Vec<Bytes>> = (0..11)
+        let different: Vec<EncodedTraces> = (0..11)
             .map(|seed| {
                 let recording = Recording::from_csv(&csv(svids, points, hertz, seed)).expect("good traces");
                 recording.to_chunks().expect("good traces")
             })
             .collect();
+        let mut bench = Self {
+            strategy: strategy(apart),
+            chamber: Chamber::new("etch-01", "A").expect("good names"),
+            chunks: different[0].clone(),
+            rows: Vec::new(),
+            last: None,
+            sequence: 0,
+        };
         for run in 0..runs {
             bench.chunks.clone_from(&different[(run * 7 % 11) as usize]);
             let results = bench.run();
@@ -200,7 +200,7 @@ fn on_one_core() -> bool {
 }
 
 /// Different runs of a chamber, as they are stored.
-fn runs(svids: usize, points: usize, hertz: usize, count: u64) -> Vec<Vec<Bytes>> {
+fn runs(svids: usize, points: usize, hertz: usize, count: u64) -> Vec<EncodedTraces> {
     let run = |seed| Recording::from_csv(&csv(svids, points, hertz, seed)).expect("good traces");
     (0..count).map(|seed| run(seed).to_chunks().expect("good traces")).collect()
 }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use phalanx_cluster::SubjectScheme;
@@ -14,7 +13,7 @@ use crate::names;
 use crate::notification::{BadContext, Notification, Rebaseline};
 use crate::record::{Chamber, Metadata};
 use crate::store::{ChartStore, StoreError};
-use crate::traces::{TraceError, Traces};
+use crate::traces::EncodedTraces;
 use crate::weights::{announce_import, weight};
 
 /// Why a run was not taken in. Whatever was stored of it before does no harm: it can be sent again.
@@ -23,12 +22,6 @@ pub enum CollectError {
     /// The context id cannot be used.
     #[error(transparent)]
     BadContext(#[from] BadContext),
-    /// It has no traces.
-    #[error("the run has no traces: it needs at least one chunk")]
-    Empty,
-    /// A chunk is no Mebo blob.
-    #[error(transparent)]
-    BadTraces(#[from] TraceError),
     /// The store refused it or does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -71,25 +64,20 @@ impl Collector {
         self
     }
 
-    /// Takes a run in: its traces as Mebo blobs, in their order.
+    /// Ingests a run: stores its traces and then notifies its chamber.
     pub fn submit<'a>(
         &'a self,
         chamber: &'a Chamber,
         context: &'a str,
         timestamp: Timestamp,
-        chunks: &'a [Bytes],
+        traces: &'a EncodedTraces,
     ) -> BoxFuture<'a, Result<Collected, CollectError>> {
         Box::pin(async move {
             let notification = Notification::new(chamber.clone(), context, timestamp)?;
-            if chunks.is_empty() {
-                return Err(CollectError::Empty);
-            }
-            // What cannot be read is refused here, where somebody can do something about it.
-            let traces = Traces::decode(chunks, &[])?;
             if let Some(assignments) = &self.announce {
-                self.announce(&**assignments, chamber, &traces).await?;
+                self.announce(&**assignments, chamber, traces).await?;
             }
-            self.store.put_t_chart(chamber, context, chunks).await?;
+            self.store.put_t_chart(chamber, context, traces).await?;
             self.publish(chamber, &notification.t_chart_key(), notification.to_json()).await
         })
     }
@@ -121,7 +109,7 @@ impl Collector {
         &self,
         assignments: &dyn Kv,
         chamber: &Chamber,
-        traces: &Traces,
+        traces: &EncodedTraces,
     ) -> Result<(), CollectError> {
         if self.listed().contains(chamber) {
             return Ok(());

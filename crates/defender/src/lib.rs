@@ -15,11 +15,14 @@
 //! - [`report`]: what one run came to;
 //! - [`dead_letter`]: messages that were given up;
 //! - [`worker`]: all of it as a worker of a fleet, and its [`Metrics`];
-//! - [`api`]: its HTTP API.
+//! - [`Observer`]: its events;
+//! - [`api`]: its HTTP API;
+//! - [`app`]: the application around it, from opening the stores to a graceful shutdown.
 //!
 //! Everything but stores, cache and sources is pure: no clock, no IO, the same answer whenever it is asked.
 
 pub mod api;
+pub mod app;
 pub mod cache;
 pub mod collector;
 pub mod dead_letter;
@@ -28,6 +31,7 @@ pub mod judge;
 mod metrics;
 pub mod names;
 pub mod notification;
+mod observer;
 pub mod pipeline;
 pub mod record;
 pub mod report;
@@ -38,3 +42,4 @@ pub mod weights;
 pub mod worker;
 
 pub use metrics::Metrics;
+pub use observer::Observer;

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use jiff::Timestamp;
+use phalanx_terminal::ColorRole;
 
 use crate::client::{OutputArgs, ServiceArgs, query};
 use crate::commands::show::{self, field, list, when};
 use crate::commands::table::Table;
-use crate::paint::Paint;
 
 /// Lists alarms, the newest first.
 #[derive(Args)]
@@ -66,10 +66,10 @@ impl List {
         for alarm in alarms {
             let severity = field(alarm, "severity");
             let paint = match alarm["state"] == "cleared" {
-                true => Paint::Faint,
-                false => Paint::of_severity(&severity),
+                true => ColorRole::Faint,
+                false => ColorRole::of_severity(&severity),
             };
-            table.painted(
+            table.styled_row(
                 paint,
                 [
                     field(alarm, "alarmId"),

@@ -4,10 +4,10 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
+use phalanx_terminal::ColorRole;
 
 use crate::client::{OutputArgs, ServiceArgs, path};
 use crate::commands::show::{self, field, when};
-use crate::paint::Paint;
 
 /// Shows one alarm in full.
 #[derive(Args)]
@@ -33,7 +33,7 @@ impl Show {
         writeln!(
             out,
             "{} alarm {}, {}",
-            Paint::of_severity(&severity).on(&severity),
+            ColorRole::of_severity(&severity).apply(&severity),
             field(&alarm, "alarmId"),
             field(&alarm, "state")
         )?;

@@ -12,7 +12,7 @@ use phalanx_defender::weights;
 
 use crate::client::{Client, OutputArgs};
 use crate::commands::show;
-use crate::place::{Place, Way};
+use crate::target::{LocalStores, Target, TargetArgs};
 use crate::waiting::Waiting;
 
 /// Takes a list of chambers in: all of it, or, where a line is wrong, nothing.
@@ -26,7 +26,7 @@ pub(super) struct Import {
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    place: Place,
+    target: TargetArgs,
 }
 
 /// The largest list: a line is some fifty bytes, so this is a million chambers.
@@ -44,11 +44,11 @@ impl Import {
         let chambers = weights::import(&text, Timestamp::now()).with_context(|| shown.clone())?;
         let runtime = tokio::runtime::Runtime::new()?;
         let waiting = Waiting::until(format!("storing {}", show::counted(chambers.len() as u64, "chamber")));
-        match runtime.block_on(self.place.way())? {
-            Way::Service(client) => hand_in(&client, text)?,
-            Way::Direct(direct) => runtime.block_on(async {
-                let stored = put(&direct, &chambers, &shown).await;
-                direct.close().await;
+        match runtime.block_on(self.target.resolve())? {
+            Target::Service(client) => upload(&client, text)?,
+            Target::Local(local) => runtime.block_on(async {
+                let stored = put(&local, &chambers, &shown).await;
+                local.close().await;
                 stored
             })?,
         }
@@ -66,12 +66,12 @@ impl Import {
     }
 }
 
-fn hand_in(client: &Client, list: String) -> anyhow::Result<()> {
+fn upload(client: &Client, list: String) -> anyhow::Result<()> {
     client.send("/api/v1/chambers", "text/csv", list.into_bytes()).map(drop)
 }
 
-async fn put(direct: &crate::place::Direct, chambers: &[Metadata], what: &str) -> anyhow::Result<()> {
-    direct.store.put_metadata(chambers).await?;
-    weights::announce_import(&*direct.stores.assignments, what).await?;
+async fn put(local: &LocalStores, chambers: &[Metadata], what: &str) -> anyhow::Result<()> {
+    local.store.put_metadata(chambers).await?;
+    weights::announce_import(&*local.stores.assignments, what).await?;
     Ok(())
 }

@@ -1,14 +1,11 @@
 //! `phalanx charts`: control charts in the terminal.
 
-mod plot;
 mod rebaseline;
 mod show;
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-
-pub(crate) use plot::{Point, rows};
 
 /// Shows control charts, and tells them to learn their limits anew.
 #[derive(Args)]

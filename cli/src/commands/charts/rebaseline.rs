@@ -4,11 +4,11 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
+use phalanx_defender::app::random_hex;
 use serde_json::json;
 
 use crate::client::{OutputArgs, ServiceArgs, path};
 use crate::commands::show;
-use crate::random;
 
 /// Tells charts of a chamber to learn their limits anew, in order with its runs.
 #[derive(Args)]
@@ -30,7 +30,7 @@ pub(super) struct Rebaseline {
 impl Rebaseline {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let client = self.service.client()?;
-        let context = self.context.unwrap_or_else(|| format!("rebaseline-{}", random::hex()));
+        let context = self.context.unwrap_or_else(|| format!("rebaseline-{}", random_hex()));
         let mut command = json!({ "contextId": context });
         if !self.indicators.is_empty() {
             command["charts"] = json!(self.indicators);

@@ -4,13 +4,12 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
+use phalanx_terminal::{ColorRole, Point, plot};
 use serde_json::{Value, json};
 
-use super::plot::{Point, plot};
 use crate::client::{Client, OutputArgs, ServiceArgs, path};
 use crate::commands::show::{self, field, list, text, when};
 use crate::commands::table::Table;
-use crate::paint::Paint;
 
 /// Plots a control chart; without an indicator, lists the charts of the chamber with their last points.
 #[derive(Args)]
@@ -48,10 +47,10 @@ impl Show {
         if self.output.json {
             return Ok(show::json(&chart)?);
         }
-        let points: Vec<Point> = list(&chart, "points").iter().rev().map(Point::read).collect();
+        let points: Vec<Point> = list(&chart, "points").iter().rev().map(read_point).collect();
         let mut out = io::stdout().lock();
-        writeln!(out, "{}", Paint::Bold.on(&format!("{}:{} {indicator}", self.tool, self.chamber)))?;
-        writeln!(out, "{}", plot(&points, 16, Paint::on))?;
+        writeln!(out, "{}", ColorRole::Bold.apply(&format!("{}:{} {indicator}", self.tool, self.chamber)))?;
+        writeln!(out, "{}", plot(&points, 16, ColorRole::apply))?;
         if let Some(newest) = list(&chart, "points").first() {
             writeln!(out, "newest: {} at {}", field(newest, "value"), when(newest, "timestamp"))?;
         }
@@ -77,16 +76,29 @@ impl Show {
         for chart in &charts {
             let point = &chart["points"][0];
             let (paint, what) = match (point["violation"] == true, point["learning"] == true) {
-                (true, _) => (Paint::Bad, "violation"),
-                (_, true) => (Paint::Faint, "learning"),
-                _ => (Paint::Plain, ""),
+                (true, _) => (ColorRole::Bad, "violation"),
+                (_, true) => (ColorRole::Faint, "learning"),
+                _ => (ColorRole::Plain, ""),
             };
             let [value, center, lcl, ucl] = ["value", "center", "lcl", "ucl"].map(|name| field(point, name));
             let cells = [value, center, lcl, ucl, when(point, "timestamp")];
             let cells = std::iter::once(field(chart, "indicator")).chain(cells);
-            table.painted(paint, cells.chain([what.to_owned()]));
+            table.styled_row(paint, cells.chain([what.to_owned()]));
         }
         writeln!(out, "{table}")?;
         Ok(())
+    }
+}
+
+/// Reads a point of the service's response.
+fn read_point(point: &Value) -> Point {
+    let number = |name: &str| point[name].as_f64();
+    Point {
+        value: number("value"),
+        center: number("center"),
+        lcl: number("lcl"),
+        ucl: number("ucl"),
+        learning: point["learning"] == true,
+        violation: point["violation"] == true,
     }
 }

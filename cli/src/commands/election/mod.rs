@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use phalanx_election::client::Client;
 
-use crate::settings::election::Protection;
+use crate::settings::election::SecurityArgs;
 
 /// Asks a running election agent, and steers it.
 #[derive(Args)]
@@ -56,7 +56,7 @@ struct Place {
     addr: Vec<String>,
 
     #[command(flatten)]
-    protection: Protection,
+    protection: SecurityArgs,
 }
 
 impl Place {

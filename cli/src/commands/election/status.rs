@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use phalanx_terminal::ColorRole;
 use serde_json::json;
 
 use super::Place;
 use crate::client::OutputArgs;
 use crate::commands::table::Table;
-use crate::paint::Paint;
 
 /// Shows what the nodes of an agent are doing, each asked by itself.
 #[derive(Args)]
@@ -79,7 +79,7 @@ impl Status {
                     now.leases.to_string(),
                 ]),
                 Err(error) => {
-                    table.painted(Paint::Warning, [address, "-".to_owned(), "no answer".to_owned()]);
+                    table.styled_row(ColorRole::Warning, [address, "-".to_owned(), "no answer".to_owned()]);
                     reasons.push(error.reason().to_owned());
                 }
             }

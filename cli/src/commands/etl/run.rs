@@ -12,6 +12,7 @@ use phalanx_etl::core::registry::{self, Needed};
 use phalanx_etl::engine::{Command, Engine, Error, Handle, Options, Summary};
 use phalanx_etl::providers::all;
 use phalanx_etl::store::{Holding, Reader, RunRow};
+use phalanx_service::Shutdown;
 use serde_json::json;
 
 use super::progress::Display;
@@ -166,18 +167,20 @@ pub(super) fn wrong_use(why: &str) -> ! {
 }
 
 /// The first Ctrl-C pauses, the second ends the process: the store is whole at every moment.
-fn pause_on_interrupt(handle: Handle) -> std::io::Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT])?;
+fn pause_on_interrupt(handle: Handle) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let shutdown = {
+        let _entered = runtime.enter();
+        Shutdown::on_interrupt()?
+    };
     std::thread::Builder::new().name("etl-interrupt".to_owned()).spawn(move || {
-        for (count, _) in signals.forever().enumerate() {
-            match count {
-                0 => {
-                    handle.send(None, Command::Pause);
-                    eprintln!("interrupted: pausing after what is under way; Ctrl-C again ends at once");
-                }
-                _ => std::process::exit(INTERRUPTED),
-            }
-        }
+        runtime.block_on(async {
+            shutdown.requested().await;
+            handle.send(None, Command::Pause);
+            eprintln!("interrupted: pausing after what is under way; Ctrl-C again ends at once");
+            shutdown.requested_again().await;
+            std::process::exit(INTERRUPTED)
+        })
     })?;
     Ok(())
 }

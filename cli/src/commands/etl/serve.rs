@@ -10,8 +10,7 @@ use clap::Args;
 use phalanx_etl::core::schedule::{Schedule, duration};
 use phalanx_etl::engine::Options;
 use phalanx_etl_service::{Config, Service, default_plan};
-use phalanx_service::Token;
-use tokio::signal::unix::{SignalKind, signal};
+use phalanx_service::{Shutdown, Token};
 
 use super::sources::{Sources, by_id};
 
@@ -98,13 +97,11 @@ impl Serve {
 }
 
 async fn serve(config: Config) -> anyhow::Result<ExitCode> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened to")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened to")?;
+    let shutdown = Shutdown::on_termination()?;
     let mut service = Service::start(config).await?;
     eprintln!("listening on {}", service.url());
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = shutdown.requested() => {}
         ended = service.ended() => {
             ended?;
             anyhow::bail!("the engine has ended by itself");
@@ -113,8 +110,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     eprintln!("leaving: what is under way goes on the next time; again ends at once");
     tokio::select! {
         stopped = service.stop() => stopped?,
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = shutdown.requested_again() => {}
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use phalanx_cluster::core::Config;
+use phalanx_defender::Observer;
+use phalanx_defender::app::Coordination;
 use phalanx_defender::collector::Collector;
 use phalanx_defender::report::Report;
 use phalanx_defender::strategy::{Holder, Strategy};
-use phalanx_defender::worker::{Defender, Observer, Options};
+use phalanx_defender::worker::{Defender, Options};
 use serde_json::Value;
 
-use super::{LIMIT, LOOK, Sent};
-use crate::place::Direct;
-use crate::settings::places::Coordination;
+use super::{INGEST_TIMEOUT, POLL_INTERVAL, PreparedRun};
+use crate::target::LocalStores;
 
-/// Problems go to the person who waits.
-struct Tell;
+/// Observer that prints problems to standard error.
+struct ProblemPrinter;
 
-impl Observer for Tell {
+impl Observer for ProblemPrinter {
     fn problem(&self, text: &str) {
         eprintln!("phalanx: {text}");
     }
@@ -25,59 +26,59 @@ impl Observer for Tell {
 
 /// Stores the run, tells its chamber, and waits for what becomes of it.
 pub(super) async fn process(
-    direct: &Direct,
+    local: &LocalStores,
     strategy: impl FnOnce() -> anyhow::Result<Strategy>,
-    sent: &Sent,
+    run: &PreparedRun,
 ) -> anyhow::Result<Value> {
-    let answer = work(direct, strategy, sent).await;
-    direct.close().await;
+    let answer = process_locally(local, strategy, run).await;
+    local.close().await;
     answer
 }
 
-async fn work(
-    direct: &Direct,
+async fn process_locally(
+    local: &LocalStores,
     strategy: impl FnOnce() -> anyhow::Result<Strategy>,
-    sent: &Sent,
+    run: &PreparedRun,
 ) -> anyhow::Result<Value> {
-    let alone = matches!(direct.places.coordination, Coordination::Embedded(_));
+    let alone = matches!(local.settings.connections.coordination, Coordination::Embedded(_));
     // Before anything is stored: a strategy that cannot be read stops it.
     let strategy = if alone { Some(strategy()?) } else { None };
     // Sent before the worker starts, it is in the list of chambers when that is read first.
-    let collector = Collector::new(direct.store.clone(), direct.stores.log.clone())
-        .announcing(direct.stores.assignments.clone());
-    let collected = collector.submit(&sent.chamber, &sent.context, sent.timestamp, &sent.chunks).await?;
+    let collector = Collector::new(local.store.clone(), local.stores.log.clone())
+        .announcing(local.stores.assignments.clone());
+    let collected = collector.submit(&run.chamber, &run.context, run.timestamp, &run.traces).await?;
     let worker = match strategy {
-        Some(strategy) => Some(worker(direct, strategy).await?),
+        Some(strategy) => Some(worker(local, strategy).await?),
         None => None,
     };
-    let settled = tokio::time::timeout(LIMIT, settled(direct, sent, collected.sequence)).await;
+    let settled = tokio::time::timeout(INGEST_TIMEOUT, wait_committed(local, run, collected.sequence)).await;
     if let Some(worker) = worker {
         worker.shutdown().await;
     }
     match settled {
         Ok(report) => Ok(report?.to_json()),
-        Err(_) => Err(sent.late()),
+        Err(_) => Err(run.timeout_error()),
     }
 }
 
 /// One worker, for as long as one run takes.
-async fn worker(direct: &Direct, strategy: Strategy) -> anyhow::Result<Defender> {
+async fn worker(local: &LocalStores, strategy: Strategy) -> anyhow::Result<Defender> {
     let usual = Options::default();
     let cluster = Config { fleet_size: Some(1), scale_window: Duration::from_secs(1), ..usual.cluster };
-    let options = Options { cluster, settings: direct.places.settings.clone(), ..Options::default() };
+    let options = Options { cluster, settings: local.settings.stores.clone(), ..Options::default() };
     let holder = Arc::new(Holder::new(strategy));
-    let (backend, store) = (direct.meeting.backend(), direct.store.clone());
-    Ok(Defender::start(backend, store, holder, Arc::new(Tell), options).await?)
+    let (backend, store) = (local.open.backend.backend(), local.store.clone());
+    Ok(Defender::start(backend, store, holder, Arc::new(ProblemPrinter), options).await?)
 }
 
 /// What the message of that place came to, once it is committed.
-async fn settled(direct: &Direct, sent: &Sent, sequence: u64) -> anyhow::Result<Report> {
+async fn wait_committed(local: &LocalStores, run: &PreparedRun, sequence: u64) -> anyhow::Result<Report> {
     loop {
-        let (store, stores) = (&*direct.store, &direct.stores);
-        let report = Report::find(store, stores, &sent.chamber, &sent.context, Some(sequence)).await?;
+        let (store, stores) = (&*local.store, &local.stores);
+        let report = Report::find(store, stores, &run.chamber, &run.context, Some(sequence)).await?;
         if let Some(report) = report {
             return Ok(report);
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -15,10 +15,10 @@ use jiff::Timestamp;
 use phalanx_defender::notification::check_context;
 use phalanx_defender::record::Chamber;
 use phalanx_defender::strategy::{MAX_FILE, Strategy};
-use phalanx_defender::traces::{MAX_INPUT, Recording, Traces};
+use phalanx_defender::traces::{EncodedTraces, MAX_INPUT, Recording};
 
 use super::show;
-use crate::place::{Place, Way};
+use crate::target::{Target, TargetArgs};
 use crate::waiting::Waiting;
 
 /// Takes the traces of a finished run in, and says what its charts make of it.
@@ -57,33 +57,33 @@ pub(crate) struct Ingest {
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    target: TargetArgs,
 }
 
 /// A run that takes longer does not come through: three attempts of 5 s each, the pauses between them, and a start.
-const LIMIT: Duration = Duration::from_secs(60);
-/// How often it is looked whether the run is through.
-const LOOK: Duration = Duration::from_millis(20);
+const INGEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Poll interval of the report.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A run that is good enough to be sent.
-struct Sent {
+/// A validated run to send.
+struct PreparedRun {
     chamber: Chamber,
     context: String,
     timestamp: Timestamp,
-    chunks: Vec<Bytes>,
+    traces: EncodedTraces,
     /// The file as it is, and its content type.
     file: Bytes,
     kind: &'static str,
 }
 
-impl Sent {
-    /// It takes too long.
-    fn late(&self) -> anyhow::Error {
+impl PreparedRun {
+    /// Returns the error of a run that takes too long.
+    fn timeout_error(&self) -> anyhow::Error {
         anyhow!(
             "run {} of {} is in the log, but not through after {} s; it stays there for the next worker",
             self.context,
             self.chamber,
-            LIMIT.as_secs()
+            INGEST_TIMEOUT.as_secs()
         )
     }
 }
@@ -92,22 +92,22 @@ impl Ingest {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let chamber = Chamber::new(&self.tool, &self.chamber)?;
         check_context(&self.context)?;
-        let (file, kind, chunks) =
+        let (file, kind, traces) =
             read_traces(&self.file).with_context(|| self.file.display().to_string())?;
         let timestamp = self.timestamp.unwrap_or_else(Timestamp::now);
-        let sent = Sent { chamber, context: self.context, timestamp, chunks, file, kind };
-        let file = self.strategy.or_else(|| Some(self.place.folder()?.strategy()));
-        if self.place.is_left_to_us() {
+        let run = PreparedRun { chamber, context: self.context, timestamp, traces, file, kind };
+        let file = self.strategy.or_else(|| Some(self.target.folder()?.strategy()));
+        if self.target.runs_locally() {
             // Before anything is opened: a strategy that cannot be used stops it.
             read_strategy(file.as_deref())?;
         }
         let runtime = tokio::runtime::Runtime::new()?;
-        let waiting = Waiting::until(format!("run {} of {} is being processed", sent.context, sent.chamber));
-        let report = match runtime.block_on(self.place.way())? {
-            Way::Service(client) => service::process(&client, &sent)?,
-            Way::Direct(direct) => {
+        let waiting = Waiting::until(format!("run {} of {} is being processed", run.context, run.chamber));
+        let report = match runtime.block_on(self.target.resolve())? {
+            Target::Service(client) => service::process(&client, &run)?,
+            Target::Local(local) => {
                 let strategy = move || read_strategy(file.as_deref());
-                runtime.block_on(direct::process(&direct, strategy, &sent))?
+                runtime.block_on(direct::process(&local, strategy, &run))?
             }
         };
         drop(waiting);
@@ -133,22 +133,18 @@ fn read_strategy(file: Option<&Path>) -> anyhow::Result<Strategy> {
 
 /// A file, its content type, and its traces as they are stored. What cannot be read is refused here, before anything is
 /// written.
-fn read_traces(file: &Path) -> anyhow::Result<(Bytes, &'static str, Vec<Bytes>)> {
+fn read_traces(file: &Path) -> anyhow::Result<(Bytes, &'static str, EncodedTraces)> {
     let size = std::fs::metadata(file).context("cannot read it")?.len();
     if size > MAX_INPUT as u64 {
         bail!("it has {size} bytes, {MAX_INPUT} is the most");
     }
     let bytes = Bytes::from(std::fs::read(file).context("cannot read it")?);
     let extension = file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    let (kind, chunks) = match extension.as_str() {
+    let (kind, traces) = match extension.as_str() {
         "csv" => ("text/csv", Recording::from_csv(&bytes)?.to_chunks()?),
         "json" => ("application/json", Recording::from_json(&bytes)?.to_chunks()?),
-        "mebo" => {
-            let chunks = vec![bytes.clone()];
-            Traces::decode(&chunks, &[])?;
-            ("application/octet-stream", chunks)
-        }
+        "mebo" => ("application/octet-stream", EncodedTraces::from_blobs(vec![bytes.clone()])?),
         _ => bail!("traces are in a file whose name ends with .csv, .json or .mebo"),
     };
-    Ok((bytes, kind, chunks))
+    Ok((bytes, kind, traces))
 }

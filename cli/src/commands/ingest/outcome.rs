@@ -2,11 +2,11 @@
 
 use std::io::{self, Write as _};
 
+use phalanx_terminal::ColorRole;
 use serde_json::Value;
 
 use crate::commands::show::{field, list, text};
 use crate::commands::table::Table;
-use crate::paint::Paint;
 
 /// Prints the report of a run.
 pub(super) fn print(report: &Value) -> io::Result<()> {
@@ -29,12 +29,12 @@ pub(super) fn print(report: &Value) -> io::Result<()> {
         let words: Vec<String> = list(point, "flags").iter().map(text).collect();
         let limit = |name: &str| text(&point["limits"][name]);
         let paint = match words.iter().any(|word| word == "violation") {
-            true => Paint::Bad,
-            false => Paint::Plain,
+            true => ColorRole::Bad,
+            false => ColorRole::Plain,
         };
         let (center, lcl, ucl) = (limit("center"), limit("lcl"), limit("ucl"));
         let cells = [field(point, "chart"), field(point, "value"), center, lcl, ucl, words.join(", ")];
-        table.painted(paint, cells);
+        table.styled_row(paint, cells);
     }
     writeln!(out, "\n{table}")?;
     for alarm in list(report, "alarms") {
@@ -42,7 +42,7 @@ pub(super) fn print(report: &Value) -> io::Result<()> {
         let severity = field(alarm, "severity");
         let line =
             format!("{what}: {severity} alarm {}: {}", field(alarm, "alarmId"), field(alarm, "message"));
-        writeln!(out, "\n{}", Paint::of_severity(&severity).on(&line))?;
+        writeln!(out, "\n{}", ColorRole::of_severity(&severity).apply(&line))?;
     }
     Ok(())
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use phalanx_cluster::backend::{Backend, Embedded};
 use phalanx_cluster::core::Config;
@@ -12,6 +11,7 @@ use phalanx_defender::names::store_config;
 use phalanx_defender::record::{Chamber, Metadata};
 use phalanx_defender::store::{ChartStore, Sqlite};
 use phalanx_defender::strategy::{Holder, Strategy};
+use phalanx_defender::traces::EncodedTraces;
 use phalanx_defender::worker::{Defender, Options};
 
 /// What is sent.
@@ -19,7 +19,7 @@ pub(crate) struct Load {
     pub(crate) what: &'static str,
     pub(crate) strategy: Strategy,
     /// Different runs, over and over.
-    pub(crate) runs: Vec<Vec<Bytes>>,
+    pub(crate) runs: Vec<EncodedTraces>,
     pub(crate) chambers: usize,
     pub(crate) warm: u64,
     pub(crate) measured: u64,

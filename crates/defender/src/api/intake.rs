@@ -17,7 +17,7 @@ use super::lock;
 use super::parameters::{chamber, moment};
 use crate::collector::{CollectError, Collector};
 use crate::store::StoreError;
-use crate::traces::Recording;
+use crate::traces::{EncodedTraces, Recording};
 
 /// Where runs are handed in. It is closed until there is something behind it. Clones are the same.
 #[derive(Clone)]
@@ -139,18 +139,18 @@ async fn take(
         "application/json" => {
             Recording::from_json(&body).and_then(|recording| recording.to_chunks()).map_err(|e| e.to_string())
         }
-        "application/octet-stream" => Ok(vec![body]),
+        "application/octet-stream" => EncodedTraces::from_blobs(vec![body]).map_err(|e| e.to_string()),
         other => Err(format!(
             "the content type is {other:?}; allowed are text/csv, application/json and application/octet-stream"
         )),
     });
-    let chunks = match read.await {
+    let traces = match read.await {
         Ok(read) => read.map_err(ApiError::bad_request)?,
         Err(error) => {
             return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()));
         }
     };
-    let collected = intake.collector()?.submit(&chamber, &run.context, timestamp, &chunks).await;
+    let collected = intake.collector()?.submit(&chamber, &run.context, timestamp, &traces).await;
     let collected = collected.map_err(refused)?;
     let answer = json!({
         "toolId": run.tool,

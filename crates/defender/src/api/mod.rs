@@ -36,11 +36,11 @@ use utoipa_axum::routes;
 
 pub use self::collector::CollectorApi;
 use self::intake::Intake;
-use crate::Metrics;
 use crate::judge::alarm::alarm_json;
 use crate::record::Alarm;
 use crate::store::ChartStore;
-use crate::worker::{Defender, Observer};
+use crate::worker::Defender;
+use crate::{Metrics, Observer};
 
 /// How long the store or the broker may take to answer a probe.
 const PROBE: Duration = Duration::from_secs(2);

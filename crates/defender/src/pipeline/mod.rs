@@ -23,6 +23,7 @@ use serde::Deserialize;
 pub use self::metrics::Metrics;
 use self::remembering::Remembered;
 use self::turn::Turn;
+use crate::Observer;
 use crate::cache::Cache;
 use crate::judge::rows::Entry;
 use crate::judge::{self, Remark, Verdict, alarm};
@@ -31,44 +32,7 @@ use crate::record::{Alarm, Chamber, Context, Mark, Outcome, Results};
 use crate::store::{ChartStore, StoreError};
 use crate::strategy::{Holder, Strategy};
 use crate::traces::{TraceError, Traces};
-
-/// What a run was like, for those who weigh chambers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Observed {
-    /// How many sensors it had.
-    pub svids: u32,
-    /// Values in all its traces together.
-    pub values: u64,
-    /// From its first value to its last.
-    pub duration: Duration,
-}
-
-/// Whoever wants to know what the pipeline sees. It is told while the message is processed: return at once. A message that
-/// is processed again is told again.
-pub trait Observer: Send + Sync + 'static {
-    /// An alarm was raised or cleared, stored and published.
-    fn alarm(&self, alarm: &Alarm) {
-        let _ = alarm;
-    }
-
-    /// A run was processed.
-    fn run(&self, chamber: &Chamber, observed: Observed) {
-        let _ = (chamber, observed);
-    }
-
-    /// The message at this position is committed, or dead.
-    fn committed(&self, chamber: &Chamber, position: Position) {
-        let _ = (chamber, position);
-    }
-
-    /// There is something that a person should know and no row says.
-    fn remark(&self, chamber: &Chamber, remark: &Remark) {
-        let _ = (chamber, remark);
-    }
-}
-
-/// Nobody wants to know.
-impl Observer for () {}
+use crate::weights::SharedEstimator;
 
 /// How long the store or the broker may take to answer. They have limits of their own, which are shorter: this is for one
 /// that hangs all the same, so that it does not hold a chamber for ever.
@@ -84,7 +48,9 @@ pub struct Parts {
     pub cache: Arc<Cache>,
     /// Where alarms are published.
     pub alarms: Arc<dyn Log>,
-    /// Whom to tell.
+    /// Estimates of weights, made of the processed runs.
+    pub estimator: SharedEstimator,
+    /// Receiver of events.
     pub observer: Arc<dyn Observer>,
     /// How long store and broker may take to answer; usually [`PATIENCE`].
     pub patience: Duration,
@@ -151,6 +117,11 @@ impl Pipeline {
         }
     }
 
+    /// Reports something that an operator should know and no row says.
+    fn report(&self, chamber: &Chamber, remark: &Remark) {
+        self.parts.observer.problem(&format!("{chamber}, chart {}: {}", remark.indicator, remark.text));
+    }
+
     /// What a run comes to.
     async fn run(
         &self,
@@ -201,12 +172,12 @@ impl Pipeline {
                 };
                 let verdict = judge::judge(run, &charts, &remembered.before.state, &remembered.history);
                 metrics.calculation.observe(began.elapsed().as_secs_f64());
-                Ok((verdict, observed(&traces)))
+                Ok((verdict, RunSize::of(&traces)))
             }
         });
         match calculated.await {
-            Ok(Ok((verdict, observed))) => {
-                self.parts.observer.run(&chamber, observed);
+            Ok(Ok((verdict, size))) => {
+                self.parts.estimator.lock().observe(&chamber, size.svids, size.values, size.duration);
                 Ok(verdict)
             }
             Ok(Err(error)) => Err(Failure::Poison(error.to_string())),
@@ -275,12 +246,23 @@ fn entry(
     }
 }
 
-fn observed(traces: &Traces) -> Observed {
-    let micros = traces.end().saturating_sub(traces.start());
-    Observed {
-        svids: u32::try_from(traces.svids()).unwrap_or(u32::MAX),
-        values: traces.points(),
-        duration: Duration::from_micros(micros.max(0).unsigned_abs()),
+/// Size of a run, for the estimate of its chamber's weight.
+struct RunSize {
+    svids: u32,
+    /// Number of values in all traces together.
+    values: u64,
+    /// Time from the first value to the last.
+    duration: Duration,
+}
+
+impl RunSize {
+    fn of(traces: &Traces) -> Self {
+        let micros = traces.end().saturating_sub(traces.start());
+        Self {
+            svids: u32::try_from(traces.svids()).unwrap_or(u32::MAX),
+            values: traces.points(),
+            duration: Duration::from_micros(micros.max(0).unsigned_abs()),
+        }
     }
 }
 
@@ -308,7 +290,7 @@ impl Handler for Pipeline {
             }
         };
         for remark in &verdict.remarks {
-            self.parts.observer.remark(&chamber, remark);
+            self.report(&chamber, remark);
         }
         let (context, at) = (message.context().clone(), message.timestamp());
         let entry = entry(&delivery, chamber, context, at, strategy.version().clone());

@@ -114,7 +114,7 @@ impl Pipeline {
             }
             Err(error @ StateError::Version { .. }) => {
                 let remark = Remark { indicator: "*".into(), text: format!("it waits: {error}") };
-                self.parts.observer.remark(chamber, &remark);
+                self.report(chamber, &remark);
                 Err(Failure::Unavailable)
             }
         }
@@ -123,7 +123,7 @@ impl Pipeline {
     fn begin_anew(&self, chamber: &Chamber, why: &str) {
         self.metrics.states_lost.inc();
         let remark = Remark { indicator: "*".into(), text: format!("its charts begin anew: {why}") };
-        self.parts.observer.remark(chamber, &remark);
+        self.report(chamber, &remark);
     }
 }
 

@@ -115,4 +115,8 @@ pub trait ChartStore: Send + Sync + 'static {
 
     /// Notes what is known of chambers; whatever was known of them is replaced.
     async fn put_metadata(&self, chambers: &[Metadata]) -> Result<(), StoreError>;
+
+    /// Deletes some of the rows that are expired at `now` and returns their number; 0 when none is left. A defender calls
+    /// it periodically.
+    async fn expire(&self, now: Timestamp) -> Result<usize, StoreError>;
 }

@@ -12,6 +12,7 @@
 //! ```
 
 mod csv;
+mod encoded;
 mod json;
 mod recording;
 
@@ -19,6 +20,7 @@ use phalanx_mebo::{Blob, Key, Limits, Metric, NumericBlob, ReadOptions};
 use phalanx_spc::equation::{Column, Outcome};
 use thiserror::Error;
 
+pub use encoded::EncodedTraces;
 pub use recording::{MAX_INPUT, MAX_POINTS, MAX_SVIDS, Recording, RecordingError, Series};
 
 use crate::strategy::Charts;
@@ -30,6 +32,9 @@ const LIMITS: Limits = Limits { decompressed_bytes: 128 << 20, points_per_metric
 /// A T-chart that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceError {
+    /// There is no chunk.
+    #[error("the run has no traces: it needs at least one chunk")]
+    Empty,
     /// A chunk is corrupt, cut short, or of a kind this program does not know.
     #[error("chunk {chunk} of the T-chart cannot be read: {error}")]
     Chunk {
@@ -68,22 +73,13 @@ impl Traces {
     /// Decodes these SVIDs, and nothing else, from the chunks of a T-chart in their order. An SVID that is in none of
     /// them has no column. Points that are not in the order of time are put into it.
     pub fn decode<B: AsRef<[u8]>>(chunks: &[B], svids: &[String]) -> Result<Self, TraceError> {
-        let options = ReadOptions { limits: LIMITS, ..ReadOptions::default() };
-        let mut blobs: Vec<(usize, NumericBlob<'_>)> = Vec::with_capacity(chunks.len());
-        for (chunk, bytes) in (1..).zip(chunks) {
-            // Texts have no numbers to calculate with.
-            match Blob::open_with(bytes.as_ref(), options)
-                .map_err(|error| TraceError::Chunk { chunk, error })?
-            {
-                Blob::Numeric(blob) => blobs.push((chunk, blob)),
-                Blob::Text(_) => {}
-            }
-        }
-        let mut traces = Self { start: start(&blobs)?, ..Self::default() };
-        for (_, blob) in &blobs {
-            traces.svids = traces.svids.max(blob.len());
-            traces.points += blob.metrics().map(|metric| metric.len() as u64).sum::<u64>();
-        }
+        let blobs = open(chunks)?;
+        let mut traces = Self {
+            start: start(&blobs)?,
+            points: point_count(&blobs),
+            svids: svid_count(&blobs),
+            ..Self::default()
+        };
         // A few bytes can claim any number of points: they are counted before anything is made for them.
         let mut wanted = 0;
         let mut known: Vec<(Source, Option<Vec<usize>>)> = Vec::new();
@@ -160,6 +156,30 @@ impl Traces {
             })
             .collect()
     }
+}
+
+/// Opens the chunks that have numbers: texts have none to calculate with.
+fn open<B: AsRef<[u8]>>(chunks: &[B]) -> Result<Vec<(usize, NumericBlob<'_>)>, TraceError> {
+    let options = ReadOptions { limits: LIMITS, ..ReadOptions::default() };
+    let mut blobs = Vec::with_capacity(chunks.len());
+    for (chunk, bytes) in (1..).zip(chunks) {
+        let blob = Blob::open_with(bytes.as_ref(), options);
+        match blob.map_err(|error| TraceError::Chunk { chunk, error })? {
+            Blob::Numeric(blob) => blobs.push((chunk, blob)),
+            Blob::Text(_) => {}
+        }
+    }
+    Ok(blobs)
+}
+
+/// Returns the number of SVIDs.
+fn svid_count(blobs: &[(usize, NumericBlob<'_>)]) -> usize {
+    blobs.iter().map(|(_, blob)| blob.len()).max().unwrap_or_default()
+}
+
+/// Returns the number of points of all SVIDs.
+fn point_count(blobs: &[(usize, NumericBlob<'_>)]) -> u64 {
+    blobs.iter().flat_map(|(_, blob)| blob.metrics()).map(|metric| metric.len() as u64).sum()
 }
 
 /// What an SVID is called by in a blob: its name, or its number written as `0x` and 16 hex digits.

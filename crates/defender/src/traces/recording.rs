@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use bytes::Bytes;
 use phalanx_mebo::{EncodeError, Encoder, EncoderOptions, Layout};
 use thiserror::Error;
 
-use super::{csv, json, number};
+use super::{EncodedTraces, csv, json, number};
 
 /// The largest file of traces, in bytes.
 pub const MAX_INPUT: usize = 256 << 20;
@@ -172,18 +171,18 @@ impl Recording {
     }
 
     /// Packs the traces into Mebo blobs of a size that stores like, one for most runs.
-    pub fn to_chunks(&self) -> Result<Vec<Bytes>, RecordingError> {
+    pub fn to_chunks(&self) -> Result<EncodedTraces, RecordingError> {
         self.chunks_of(CHUNK_POINTS)
     }
 
-    pub(super) fn chunks_of(&self, most: usize) -> Result<Vec<Bytes>, RecordingError> {
+    pub(super) fn chunks_of(&self, most: usize) -> Result<EncodedTraces, RecordingError> {
         // Each SVID is cut into as many pieces; where all are sampled together, pieces are pieces of time.
         let chunks = self.points.div_ceil(most.max(1)).max(1);
         let options =
             EncoderOptions { layout: Layout::V2, shared_timestamps: true, ..EncoderOptions::default() };
         // Blobs go by names or by numbers, not both; where one SVID has a name, all are taken for names.
         let numbers: Option<Vec<u64>> = self.series.iter().map(|series| number(&series.svid)).collect();
-        let mut out = Vec::with_capacity(chunks);
+        let (mut out, mut svids) = (Vec::with_capacity(chunks), 0);
         for chunk in 0..chunks {
             let piece = |series: &Series| {
                 let cut = |i: usize| series.values.len() * i / chunks;
@@ -192,7 +191,7 @@ impl Recording {
             let first =
                 self.series.iter().filter_map(|series| series.timestamps[piece(series)].first()).min();
             let Some(&start) = first else { continue };
-            let mut encoder = Encoder::new(start, options);
+            let (mut encoder, mut added) = (Encoder::new(start, options), 0);
             for (place, series) in self.series.iter().enumerate() {
                 let range = piece(series);
                 if range.is_empty() {
@@ -203,10 +202,12 @@ impl Recording {
                     Some(numbers) => encoder.add(numbers[place], times, values)?,
                     None => encoder.add(series.svid.as_str(), times, values)?,
                 }
+                added += 1;
             }
+            svids = svids.max(added);
             out.push(encoder.finish()?.into());
         }
-        Ok(out)
+        Ok(EncodedTraces::encoded(out, svids, self.points as u64))
     }
 }
 

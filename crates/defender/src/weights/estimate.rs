@@ -1,6 +1,7 @@
 //! Weights from the runs themselves.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -72,6 +73,22 @@ impl Estimator {
     /// A chamber has moved away: whoever has it now sees its runs.
     pub fn forget(&mut self, chamber: &Chamber) {
         self.seen.remove(chamber);
+    }
+}
+
+/// An estimator that the pipeline feeds and a background task reads. Clones share it.
+#[derive(Clone, Debug)]
+pub struct SharedEstimator(Arc<Mutex<Estimator>>);
+
+impl SharedEstimator {
+    /// Creates an estimator without runs; see [`Estimator::new`].
+    pub fn new(now: Instant, interval: Duration) -> Self {
+        Self(Arc::new(Mutex::new(Estimator::new(now, interval))))
+    }
+
+    /// Locks the estimator.
+    pub fn lock(&self) -> MutexGuard<'_, Estimator> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

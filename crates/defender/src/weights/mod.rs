@@ -4,7 +4,7 @@ mod estimate;
 mod import;
 mod source;
 
-pub use self::estimate::{Estimator, UPDATE_INTERVAL};
+pub use self::estimate::{Estimator, SharedEstimator, UPDATE_INTERVAL};
 pub use self::import::{BadImport, import};
 pub use self::source::{CACHE_TTL, ChamberSource, IMPORT_KEY, WeightCache, announce_import, follow_imports};
 

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use phalanx_cluster::backend::{AppendCondition, Backend, Embedded, Log, Stores};
+use phalanx_defender::Observer;
 use phalanx_defender::collector::Collected;
 use phalanx_defender::notification::Notification;
 use phalanx_defender::record::{Alarm, Chamber, Context, Metadata, UChart};
 use phalanx_defender::store::{ChartStore, Sqlite};
 use phalanx_defender::strategy::{Holder, Strategy};
-use phalanx_defender::traces::Recording;
-use phalanx_defender::worker::{Defender, Observer, Options};
+use phalanx_defender::traces::{EncodedTraces, Recording};
+use phalanx_defender::worker::{Defender, Options};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -94,7 +95,7 @@ pub(crate) fn listed(chamber: &Chamber) -> Metadata {
 }
 
 /// The traces of a run whose power is always the same.
-pub(crate) fn traces(power: f64) -> Vec<Bytes> {
+pub(crate) fn traces(power: f64) -> EncodedTraces {
     let csv = format!("time,RF_POWER\n0,{power}\n1000000,{power}\n");
     Recording::from_csv(csv.as_bytes()).unwrap().to_chunks().unwrap()
 }

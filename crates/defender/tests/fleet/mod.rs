@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use phalanx_cluster::backend::Backend;
 use phalanx_cluster::core::{Config, Position};
@@ -21,7 +20,7 @@ use phalanx_defender::notification::{Message, Notification};
 use phalanx_defender::record::{Alarm, Chamber, Mark, Outcome, Results, UChart};
 use phalanx_defender::store::ChartStore;
 use phalanx_defender::strategy::{Holder, Strategy};
-use phalanx_defender::traces::{Recording, Series, Traces};
+use phalanx_defender::traces::{EncodedTraces, Recording, Series, Traces};
 use phalanx_defender::worker::{Defender, Options};
 use phalanx_fab::{Fab, STRATEGY};
 
@@ -61,7 +60,7 @@ pub(crate) fn chamber(fab: &Fab, number: usize) -> Chamber {
 }
 
 /// The traces of a run of the fab, as they are stored.
-pub(crate) fn chunks(fab: &Fab, number: usize, run: u64) -> (String, Vec<Bytes>) {
+pub(crate) fn chunks(fab: &Fab, number: usize, run: u64) -> (String, EncodedTraces) {
     let run = fab.run(number, run);
     let series = run.traces.into_iter().map(|trace| Series {
         svid: trace.svid,

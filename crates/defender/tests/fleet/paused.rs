@@ -1,23 +1,28 @@
 //! One message, processed by two workers: one that stood still in the middle, and its successor.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use phalanx_cluster::backend::{Backend as _, Embedded};
 use phalanx_cluster::core::Position;
 use phalanx_cluster::core::types::{FencingToken, Sequence, WriteTimestamp};
 use phalanx_cluster::{Delivery, Handler as _};
-use phalanx_defender::Metrics;
 use phalanx_defender::cache::Cache;
 use phalanx_defender::names::alarm_log;
 use phalanx_defender::notification::Notification;
-use phalanx_defender::pipeline::{Observer, PATIENCE, Parts, Pipeline};
+use phalanx_defender::pipeline::{PATIENCE, Parts, Pipeline};
 use phalanx_defender::record::Chamber;
 use phalanx_defender::store::ChartStore;
 use phalanx_defender::strategy::{Holder, Strategy};
+use phalanx_defender::weights::{SharedEstimator, UPDATE_INTERVAL};
+use phalanx_defender::{Metrics, Observer};
 
 use super::line::{STRATEGY, at, traces};
 use super::{Recomputed, stored};
+
+/// Start of the test, in microseconds: rows that were written before it by weeks would be deleted.
+static STARTED_US: LazyLock<u64> = LazyLock::new(|| Timestamp::now().as_microsecond().try_into().unwrap());
 
 /// Whose rows are written last.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +52,7 @@ pub(crate) async fn pipeline_told(
         strategy: Arc::new(Holder::new(Strategy::parse(strategy).unwrap())),
         cache: Arc::new(Cache::new(Instant::now(), 10).unwrap()),
         alarms: backend.log(&alarm_log()).await.unwrap(),
+        estimator: SharedEstimator::new(Instant::now(), UPDATE_INTERVAL),
         observer,
         patience,
         watchdog: phalanx_service::Watchdog::default(),
@@ -64,7 +70,7 @@ pub(crate) fn delivery(chamber: &Chamber, run: u64, take: u64) -> Delivery {
     delivery.message_id = notification.context;
     delivery.committed = (run > 1).then(|| place(run - 1));
     delivery.fencing_token = FencingToken(take);
-    delivery.write_timestamp = WriteTimestamp(1_000_000 + 100 * run);
+    delivery.write_timestamp = WriteTimestamp(*STARTED_US + 100 * run);
     delivery
 }
 

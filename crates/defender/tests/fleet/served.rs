@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use phalanx_cluster::backend::faults::{self, Faults};
 use phalanx_cluster::backend::{Backend, Embedded, Stores};
-use phalanx_defender::Metrics;
 use phalanx_defender::api::Api;
 use phalanx_defender::record::Chamber;
 use phalanx_defender::store::{ChartStore, Sqlite};
 use phalanx_defender::strategy::{Holder, Strategy};
-use phalanx_defender::worker::{Defender, Observer, Options};
+use phalanx_defender::worker::{Defender, Options};
+use phalanx_defender::{Metrics, Observer};
 use phalanx_service::{Server, Token};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -5,6 +5,7 @@
 mod fleet;
 
 mod api;
+mod app;
 mod cache_eviction;
 mod from_csv_to_alarm;
 mod messages;
@@ -12,6 +13,7 @@ mod metrics;
 mod moves;
 mod pipeline;
 mod remembering;
+mod retention;
 mod rules;
 mod store_away;
 mod store_sqlite;

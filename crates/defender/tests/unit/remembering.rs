@@ -8,20 +8,20 @@ use crate::fleet::moody::{Mood, Moody};
 use crate::fleet::paused::{delivery, pipeline_told, place};
 use phalanx_cluster::backend::Embedded;
 use phalanx_cluster::{Failure, Handler as _};
-use phalanx_defender::judge::Remark;
-use phalanx_defender::pipeline::{Observer, PATIENCE, Pipeline};
+use phalanx_defender::Observer;
+use phalanx_defender::pipeline::{PATIENCE, Pipeline};
 use phalanx_defender::record::{Chamber, Outcome};
 use phalanx_defender::store::{ChartStore, Sqlite};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// What was remarked.
+/// Reported problems.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
 impl Observer for Heard {
-    fn remark(&self, _chamber: &Chamber, remark: &Remark) {
-        self.0.lock().unwrap().push(remark.text.clone());
+    fn problem(&self, text: &str) {
+        self.0.lock().unwrap().push(text.to_owned());
     }
 }
 

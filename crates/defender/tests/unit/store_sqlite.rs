@@ -38,7 +38,7 @@ async fn fixture() -> Fixture {
 
 phalanx_defender::chart_store_conformance!(fixture());
 
-fn results(sequence: u64, stamp: Timestamp) -> Results {
+pub(crate) fn results(sequence: u64, stamp: Timestamp) -> Results {
     let chamber = Chamber::new("etch-01", "A").unwrap();
     let mark = Mark {
         position: Position { generation: 1, sequence: Sequence(sequence) },

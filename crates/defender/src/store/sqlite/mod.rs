@@ -63,20 +63,6 @@ impl Sqlite {
         Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), writer, readers: Mutex::default() }) })
     }
 
-    /// Deletes some of what is too old at `now`, as Cassandra's TTLs would, and says how many rows. To be called from
-    /// time to time, and at once again as long as it finds something.
-    pub async fn expire(&self, now: Timestamp) -> Result<usize, StoreError> {
-        let (sender, deleted) = tokio::sync::watch::channel(0);
-        self.inner
-            .writer
-            .run(move |db| {
-                sender.send_replace(expiry::step(db, now)?);
-                Ok(())
-            })
-            .await?;
-        Ok(*deleted.borrow())
-    }
-
     /// Finishes what was asked for and lets go of the file; later writes fail.
     pub async fn close(&self) {
         let inner = self.inner.clone();
@@ -234,6 +220,19 @@ impl ChartStore for Sqlite {
         let with_weight = |metadata: &Metadata| Ok((metadata.clone(), signed("a weight", metadata.weight)?));
         let chambers = chambers.iter().map(with_weight).collect::<Result<Vec<_>, StoreError>>()?;
         self.inner.writer.run(move |db| write::metadata(db, &chambers)).await
+    }
+
+    /// Applies the ages that Cassandra applies by itself.
+    async fn expire(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let (sender, deleted) = tokio::sync::watch::channel(0);
+        self.inner
+            .writer
+            .run(move |db| {
+                sender.send_replace(expiry::step(db, now)?);
+                Ok(())
+            })
+            .await?;
+        Ok(*deleted.borrow())
     }
 }
 
