@@ -1,12 +1,8 @@
 //! Target of runs and lists: a running defender, or the stores that it would use.
 
-use std::sync::Arc;
-
 use anyhow::{Result, bail};
 use clap::Args;
-use phalanx_cluster::backend::Stores;
-use phalanx_defender::app::{Coordination, DataFolder, OpenBackend, OpenChartStore, OpenConnections};
-use phalanx_defender::store::ChartStore;
+use phalanx_defender::app::{Coordination, DataFolder, LocalStores, OpenBackend};
 use phalanx_settings::{DATA_DIR, NATS_SERVERS};
 
 use crate::client::{Client, ServiceArgs};
@@ -40,14 +36,6 @@ pub(crate) enum Target {
     Local(Box<LocalStores>),
 }
 
-/// Stores that this process has opened.
-pub(crate) struct LocalStores {
-    pub(crate) open: OpenConnections,
-    pub(crate) store: Arc<dyn ChartStore>,
-    pub(crate) stores: Stores,
-    pub(crate) settings: ConnectionSettings,
-}
-
 impl TargetArgs {
     /// Returns the data folder that was named.
     pub(crate) fn folder(&self) -> Option<DataFolder> {
@@ -71,7 +59,8 @@ impl TargetArgs {
         let Some(settings) = settings.filter(|_| parser.errors.is_empty()) else {
             bail!("{}", parser.errors.join("; "));
         };
-        let coordination = &settings.connections.coordination;
+        let ConnectionSettings { connections, stores, .. } = settings;
+        let coordination = &connections.coordination;
         let backend = match (OpenBackend::open(coordination).await, coordination) {
             (Ok(backend), _) => backend,
             // Another process has the folder: a defender that has stored its address.
@@ -80,7 +69,7 @@ impl TargetArgs {
             }
             (Err(error), _) => return Err(error.into()),
         };
-        Ok(Target::Local(Box::new(LocalStores::open(settings, backend).await?)))
+        Ok(Target::Local(Box::new(LocalStores::open(backend, &connections.charts, stores).await?)))
     }
 
     fn has_url(&self) -> bool {
@@ -90,18 +79,5 @@ impl TargetArgs {
     fn service(&self) -> ServiceArgs {
         let data_dir = self.connections.given.value(&DATA_DIR).map(Into::into);
         ServiceArgs { url: self.url.clone(), data_dir, token: self.token.clone() }
-    }
-}
-
-impl LocalStores {
-    async fn open(settings: ConnectionSettings, backend: OpenBackend) -> Result<Self> {
-        let charts = OpenChartStore::open(&settings.connections.charts).await?;
-        let stores = Stores::open(&*backend.backend(), &settings.stores).await?;
-        Ok(Self { store: charts.store(), open: OpenConnections { backend, charts }, stores, settings })
-    }
-
-    /// Closes the stores.
-    pub(crate) async fn close(&self) {
-        self.open.close().await;
     }
 }

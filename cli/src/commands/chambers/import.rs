@@ -7,12 +7,11 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use jiff::Timestamp;
-use phalanx_defender::record::Metadata;
 use phalanx_defender::weights;
 
 use crate::client::{Client, OutputArgs};
 use crate::commands::show;
-use crate::target::{LocalStores, Target, TargetArgs};
+use crate::target::{Target, TargetArgs};
 use crate::waiting::Waiting;
 
 /// Takes a list of chambers in: all of it, or, where a line is wrong, nothing.
@@ -47,7 +46,7 @@ impl Import {
         match runtime.block_on(self.target.resolve())? {
             Target::Service(client) => upload(&client, text)?,
             Target::Local(local) => runtime.block_on(async {
-                let stored = put(&local, &chambers, &shown).await;
+                let stored = local.import(&chambers, &shown).await;
                 local.close().await;
                 stored
             })?,
@@ -68,10 +67,4 @@ impl Import {
 
 fn upload(client: &Client, list: String) -> anyhow::Result<()> {
     client.send("/api/v1/chambers", "text/csv", list.into_bytes()).map(drop)
-}
-
-async fn put(local: &LocalStores, chambers: &[Metadata], what: &str) -> anyhow::Result<()> {
-    local.store.put_metadata(chambers).await?;
-    weights::announce_import(&*local.stores.assignments, what).await?;
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! `phalanx ingest`: one run, from its file to its charts.
 
-mod direct;
+mod local;
 mod outcome;
 mod service;
 
@@ -107,7 +107,7 @@ impl Ingest {
             Target::Service(client) => service::process(&client, &run)?,
             Target::Local(local) => {
                 let strategy = move || read_strategy(file.as_deref());
-                runtime.block_on(direct::process(&local, strategy, &run))?
+                runtime.block_on(local::process(&local, strategy, &run))?
             }
         };
         drop(waiting);

@@ -1,8 +1,8 @@
 //! A defender as an application: opens its stores, retries until its servers answer, serves HTTP and shuts down gracefully.
 //!
 //! [`run`] is what `phalanx defender` runs, and [`run_collector`] is what `phalanx collector` runs; a program that embeds
-//! one of them passes it a [`Shutdown`](phalanx_service::Shutdown) and gets the same behavior. [`OpenConnections`] opens
-//! the same stores for a program that does something else with them.
+//! one of them passes it a [`Shutdown`](phalanx_service::Shutdown) and gets the same behavior. [`LocalStores`] ingests one run
+//! without a running defender, and [`OpenConnections`] opens the same stores for other uses.
 //!
 //! ```no_run
 //! # #[tokio::main] async fn main() -> Result<(), phalanx_defender::app::AppError> {
@@ -31,6 +31,7 @@ mod connections;
 mod data_folder;
 mod defender;
 mod error;
+mod local;
 mod random;
 mod retry;
 
@@ -43,6 +44,7 @@ pub use self::connections::{
 pub use self::data_folder::DataFolder;
 pub use self::defender::{Config, run};
 pub use self::error::{AppError, ConnectError};
+pub use self::local::{LocalError, LocalRun, LocalStores};
 pub use self::random::random_hex;
 
 /// Receiver of lines for operators.
