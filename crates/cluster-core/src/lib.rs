@@ -1,7 +1,7 @@
 //! The deciding part: no clock, no IO, no async, no logging. Events in, effects out; time is an argument.
 //!
-//! [`WorkerCore`] is one worker. All its parts read one [`Facts`](facts::Facts) structure and write to one
-//! [`Outbox`](outbox::Outbox):
+//! [`WorkerCore`] is one worker. All its parts read one `Facts` structure (`facts`) and write to one `Outbox`
+//! (`outbox`):
 //!
 //! - `health` (the clock that runs only while the broker works), `fence`, `identity`, `roster` (heartbeats of all workers);
 //! - `election`, and of the leader: `controller` (takes over, decides, publishes), `topology` (the fleet as it sees it),
