@@ -26,7 +26,7 @@ pub(crate) const FAULT_TAIL: Duration = Duration::from_secs(10);
 /// The time until a harmful message must be dead-lettered.
 pub(crate) const DEAD_LETTER_TIME: Duration = Duration::from_secs(120);
 /// How long a planned restart takes: everybody else's messages must be processed by then.
-const RESTART: Duration = Duration::from_secs(5);
+pub(crate) const RESTART: Duration = Duration::from_secs(5);
 
 /// The code that a run simulates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,15 @@
 //! A whole cluster in one thread, on a virtual clock.
 //!
-//! The [`World`] runs many whole [`WorkerCore`](phalanx_cluster_core::WorkerCore)s against a simulated broker:
-//! the code that production runs. Only time, faults and the start of processes are driven from outside.
+//! The [`World`] runs many whole [`WorkerCore`](phalanx_cluster_core::WorkerCore)s against a simulated broker: the code that
+//! production runs. Only time, faults and the start of processes are driven from outside. It is composed of
+//!
+//! - `network`: links with outages, and faults of single requests;
+//! - `broker`: values with compare-and-swap, and the log; `backend` shows it through the backend traits of the library;
+//! - `fleet`: processes and the clocks of their machines;
+//! - `traffic`: partitions and what they publish; `store` and `handler`: what workers do with it;
+//! - `oracle`: an independent record, and one checker for each invariant of the design.
+//!
+//! [`chaos`] runs it with seeded `faults`. In [`chaos::Mode::Shell`] the processes are whole workers (`shell`).
 //!
 //! ```
 //! use phalanx_cluster_core::types::Time;

@@ -1,4 +1,4 @@
-//! Seeded chaos with the real shell: faults, then convergence, then a single crash.
+//! Seeded chaos with the real shell: faults, then convergence, then a planned restart and a single crash.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,15 +10,17 @@ use phalanx_cluster_core::WorkerState;
 use phalanx_cluster_core::types::{AssignmentMap, Key, Time, Value, WorkerId};
 
 use crate::backend::Server;
-use crate::chaos::{CONVERGENCE_TIME, ChaosOutcome, ChaosRun, DEAD_LETTER_TIME, FAULT_TAIL};
+use crate::broker::MessageKind;
+use crate::chaos::{CONVERGENCE_TIME, ChaosOutcome, ChaosRun, DEAD_LETTER_TIME, FAULT_TAIL, RESTART};
 use crate::event::ScheduledAction;
 use crate::faults::{FaultTarget as _, Injection, inject};
 use crate::fleet::ProcessId;
 use crate::network::Network;
-use crate::oracle::Oracle;
 use crate::oracle::invariant_13_recovery::SingleCrash;
+use crate::oracle::invariant_14_no_new_map::NoNewMap;
 use crate::oracle::invariant_16_convergence::{self, Member};
 use crate::oracle::invariant_19_trace_hash::Trace;
+use crate::oracle::{Oracle, invariant_18_others_continue};
 use crate::queue::EventQueue;
 use crate::rng::Rng;
 use crate::rules::EnvironmentRule;
@@ -62,6 +64,7 @@ pub(crate) fn run_with(
     world.run_until(Time::from_origin(run.length));
     faults.extend(world.network.request_fault_counts());
     world.converge(run.workers);
+    world.check_planned_restart(run, rng.one_in(2));
     let recovery = world.check_single_crash(run, rng.one_in(2));
     world.finish_checks();
     tell(&mut world);
@@ -189,18 +192,44 @@ impl ShellWorld {
         self.running.iter().copied().find(holds)
     }
 
+    /// Returns a worker that owns partitions, the leader or not.
+    fn find_owner(&self, is_leader: bool) -> Option<(ProcessId, WorkerId)> {
+        self.running.iter().find_map(|process| {
+            let status = self.processes[process.index()].status()?;
+            let is_wanted = (status.role == Role::Leader) == is_leader && !status.assignment.is_empty();
+            Some((*process, status.holder.filter(|_| is_wanted)?.id))
+        })
+    }
+
+    /// Restarts one worker when nothing else happens, where the fleet size is set: that makes no map, and the others process
+    /// their messages meanwhile.
+    fn check_planned_restart(&mut self, run: &ChaosRun, is_leader: bool) {
+        let Some(map) = self.map().filter(|map| map.fleet_size.is_some()) else { return };
+        if !self.oracle.report.is_empty() || run.workers < 2 {
+            return;
+        }
+        let Some((victim, id)) = self.find_owner(is_leader) else { return };
+        let maps = NoNewMap::new(id.0, self.publications);
+        let owned = map.assignments.iter().filter(|(_, assignment)| assignment.owner != id);
+        let others: Vec<u32> = owned.filter_map(|(name, _)| self.traffic.find(name)).collect();
+        self.terminate(victim);
+        for &partition in &others {
+            self.publish(partition, MessageKind::Good);
+        }
+        self.run_until(self.now + RESTART);
+        let waiting = self.oracle.unresolved(&others);
+        invariant_18_others_continue::check(&mut self.oracle.report, self.now, id.0, waiting);
+        self.start_one();
+        self.run_until(self.now + RESTART * 3);
+        maps.check(&mut self.oracle.report, self.now, self.publications);
+    }
+
     /// Kills one worker when nothing else happens: its partitions must have a living owner in time.
     fn check_single_crash(&mut self, run: &ChaosRun, is_leader: bool) -> Option<Duration> {
         if !self.oracle.report.is_empty() || run.workers < 2 {
             return None;
         }
-        let victim = self.running.iter().copied().find(|process| {
-            let status = self.processes[process.index()].status();
-            status.is_some_and(|status| {
-                (status.role == Role::Leader) == is_leader && !status.assignment.is_empty()
-            })
-        })?;
-        let id = self.processes[victim.index()].status()?.holder?.id;
+        let (victim, id) = self.find_owner(is_leader)?;
         let map = self.map()?;
         let owned = map.assignments.iter().filter(|(_, assignment)| assignment.owner == id);
         let orphans: Vec<_> = owned.map(|(name, _)| name.clone()).collect();
