@@ -29,6 +29,12 @@ impl Fence {
         self.proven.push(now);
     }
 
+    /// Notes that the worker of a process starts: its fence is measured from here until its first heartbeat.
+    pub(crate) fn worker_started(&mut self, now: Time, process: ProcessId) {
+        let proven = &mut self.proven[process.index()];
+        *proven = (*proven).max(now);
+    }
+
     /// Notes that a process sends a heartbeat.
     pub(crate) fn heartbeat_sent(&mut self, now: Time, process: ProcessId, request_id: RequestId) {
         self.sent.insert((process, request_id), now);

@@ -87,6 +87,11 @@ impl Oracle {
         self.kept_id.started();
     }
 
+    /// Notes that a worker starts in a process that has run for a while.
+    pub(crate) fn worker_started(&mut self, now: Time, process: ProcessId) {
+        self.fence.worker_started(now, process);
+    }
+
     /// Notes that a process sends a heartbeat.
     pub(crate) fn heartbeat_sent(&mut self, now: Time, process: ProcessId, request_id: RequestId) {
         self.fence.heartbeat_sent(now, process, request_id);

@@ -267,5 +267,6 @@ fn shape(call: &Call) -> u64 {
         Call::Committed(_) => 10,
         Call::Expired(..) => 11,
         Call::IdentityLost => 12,
+        Call::WorkerStarted => 13,
     }
 }

@@ -159,7 +159,10 @@ async fn run_worker(process: ProcessId, config: ProcessConfig, port: Arc<Port>, 
             .start()
             .await;
         match started {
-            Ok(worker) => break worker,
+            Ok(worker) => {
+                port.post(Call::WorkerStarted);
+                break worker;
+            }
             Err(_) => tokio::time::sleep(RETRY_DELAY).await,
         }
     };

@@ -60,6 +60,7 @@ impl ShellWorld {
                 let partition = self.traffic.partition(&name);
                 self.oracle.reported_expired(partition, after, before);
             }
+            Call::WorkerStarted => self.oracle.worker_started(at, process),
             Call::IdentityLost => self.processes[process.index()].has_lost_id = true,
             Call::Backend(..) | Call::Watch(..) | Call::Subscribe(..) => {
                 unreachable!("a call to the broker")
