@@ -82,12 +82,6 @@ impl Cursor {
     #[must_use]
     pub fn taken_over(&self, by: WorkerIncarnation, version: Version, predecessor: PreviousOwner) -> Self {
         invariant!(version >= self.version, "a takeover under {version} follows one under {}", self.version);
-        let is_same = self.owner == by;
-        invariant!(
-            (predecessor == PreviousOwner::SameWorker) <= is_same,
-            "{by:?} takes over from {:?} as {predecessor:?}",
-            self.owner
-        );
         let mut taken = Self {
             owner: by,
             version,

@@ -40,7 +40,7 @@ impl Statistics {
         let mean = fleet.mean();
         let variance = fleet.loads.iter().map(|&load| (load as f64 - mean).powi(2)).sum::<f64>()
             / fleet.loads.len() as f64;
-        debug_assert!(fleet.parts.iter().all(|part| part.owner != UNOWNED), "a partition without an owner");
+        invariant!(fleet.parts.iter().all(|part| part.owner != UNOWNED), "a partition without an owner");
         Self {
             partitions: fleet.parts.len(),
             workers: fleet.workers.len(),

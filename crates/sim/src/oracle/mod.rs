@@ -38,6 +38,7 @@ use crate::fleet::ProcessId;
 use crate::store::{Results, Rows};
 
 pub use counts::Counts;
+pub(crate) use report::ASSERTION;
 pub use report::Violation;
 
 use invariant_01_next_message::NextMessage;

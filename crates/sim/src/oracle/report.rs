@@ -4,6 +4,9 @@ use std::fmt;
 
 use phalanx_cluster_core::types::Time;
 
+/// The number of a violated assertion, in place of that of an invariant.
+pub(crate) const ASSERTION: u32 = 0;
+
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {

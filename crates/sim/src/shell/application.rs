@@ -112,6 +112,7 @@ impl Hooks for Application {
                 self.port.post(Call::Expired(partition, after, before));
             }
             Problem::IdentityLost { .. } => self.port.post(Call::IdentityLost),
+            Problem::InvariantViolated(violation) => self.port.post(Call::InvariantViolated(violation)),
             _ => {}
         }
         Ok(())

@@ -267,6 +267,7 @@ fn shape(call: &Call) -> u64 {
         Call::Committed(_) => 10,
         Call::Expired(..) => 11,
         Call::IdentityLost => 12,
+        Call::InvariantViolated(_) => 14,
         Call::WorkerStarted => 13,
     }
 }

@@ -57,6 +57,8 @@ pub(crate) enum Call {
     Expired(Arc<str>, Sequence, Sequence),
     /// The worker reports that it lost its id.
     IdentityLost,
+    /// The worker reports a violated assertion.
+    InvariantViolated(String),
     /// The worker has opened its stores and starts.
     WorkerStarted,
 }

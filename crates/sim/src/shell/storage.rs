@@ -11,6 +11,7 @@ use crate::faults::FaultTarget as _;
 use crate::fleet::ProcessId;
 use crate::handler::{Handler, Lookup};
 use crate::network::LATENCY;
+use crate::oracle::ASSERTION;
 use crate::rules::EnvironmentRule;
 use crate::shell::port::{Call, Reply, StoreReply};
 use crate::shell::{ShellEvent, ShellWorld};
@@ -61,6 +62,10 @@ impl ShellWorld {
                 self.oracle.reported_expired(partition, after, before);
             }
             Call::WorkerStarted => self.oracle.worker_started(at, process),
+            Call::InvariantViolated(violation) => {
+                let what = format!("{process} violates an assertion at {violation}");
+                self.oracle.report.violate(ASSERTION, self.now, what);
+            }
             Call::IdentityLost => self.processes[process.index()].has_lost_id = true,
             Call::Backend(..) | Call::Watch(..) | Call::Subscribe(..) => {
                 unreachable!("a call to the broker")

@@ -9,7 +9,9 @@ mod publishing;
 mod queries;
 mod requests;
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use phalanx_cluster_core::types::Time;
@@ -19,8 +21,8 @@ use crate::broker::Broker;
 use crate::event::SimEvent;
 use crate::fleet::{Fleet, ProcessId};
 use crate::network::{LATENCY, Network};
-use crate::oracle::Oracle;
 use crate::oracle::invariant_19_trace_hash::Trace;
+use crate::oracle::{ASSERTION, Oracle};
 use crate::queue::EventQueue;
 use crate::rules::EnvironmentRule;
 use crate::setup::Setup;
@@ -201,8 +203,12 @@ impl World {
         }
         self.trace.event(now, process.0, effects::shape(&event));
         self.trace.line(now, || format!("{process} <- {event:?}"));
-        let mut effects = Vec::new();
-        target.worker.handle(target.clock(now), event, &mut effects);
+        let (shown, mut effects) = (target.clock(now), Vec::new());
+        let step = AssertUnwindSafe(|| target.worker.handle(shown, event, &mut effects));
+        if let Err(panic) = catch_unwind(step) {
+            self.on_violated_assertion(process, &*panic);
+            return;
+        }
         let is_quiet = effects.is_empty()
             && target.deadline == target.worker.next_deadline()
             && (target.wake.is_some() || target.deadline.is_none());
@@ -211,6 +217,14 @@ impl World {
         }
         target.deadline = target.worker.next_deadline();
         self.execute_all(process, effects);
+    }
+
+    /// Reports a violated assertion of a worker, which ends as after a crash.
+    fn on_violated_assertion(&mut self, process: ProcessId, panic: &(dyn Any + Send)) {
+        let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "without a message".to_owned());
+        let what = format!("{process} violates an assertion at {text}");
+        self.check(|report, now| report.violate(ASSERTION, now, what));
+        self.kill(process);
     }
 
     fn schedule_deadline(&mut self, process: ProcessId) {
@@ -231,5 +245,29 @@ impl World {
 
     fn later(&mut self, delay: Duration, event: SimEvent) {
         self.queue.plan(self.now + delay, event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use phalanx_cluster_core::types::Revision;
+    use phalanx_cluster_core::{Purpose, RequestId, Written};
+
+    use super::*;
+
+    #[test]
+    fn a_violated_assertion_is_a_violation_and_ends_its_process_only() {
+        let mut world = World::new(Setup::default());
+        let (process, other) = (world.start(), world.start());
+        world.run_until(Time::from_secs(5));
+        // No worker ever gets the answer to a heartbeat that it did not send.
+        let request_id = RequestId { purpose: Purpose::Heartbeat, serial: u64::MAX };
+        let result = Ok(Written { revision: Revision(1), stored_at: 0 });
+        world.deliver(process, Event::Written { request_id, result });
+        assert!(!world.is_alive(process) && world.is_alive(other));
+        let violations = world.take_violations();
+        assert_eq!(violations.len(), 1, "{violations:?}");
+        assert_eq!(violations[0].invariant, ASSERTION);
+        assert!(violations[0].what.contains("crates/cluster-core/src/fence.rs:"), "{}", violations[0].what);
     }
 }
