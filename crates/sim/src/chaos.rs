@@ -105,14 +105,10 @@ impl ChaosRun {
 
     /// The faults of this run.
     pub fn injections(&self) -> Vec<Injection> {
-        let faults: Vec<Fault> = match self.mode {
-            Mode::Core => self.faults.clone(),
-            Mode::Shell => self.faults.iter().copied().filter(|fault| fault.is_in_shell_mode()).collect(),
-        };
         let (from, until) = (Time::from_secs(20), Time::from_origin(self.length));
-        let mut injections = schedule(&mut Rng::new(self.seed ^ 0xfa17), &faults, from, until);
+        let mut injections = schedule(&mut Rng::new(self.seed ^ 0xfa17), &self.faults, from, until);
         let mut rng = Rng::new(self.seed ^ 0x7e57_a127);
-        injections.extend(schedule_restarts(&mut rng, &faults, from, until));
+        injections.extend(schedule_restarts(&mut rng, &self.faults, from, until));
         injections.sort_by_key(|injection| injection.at);
         injections
     }

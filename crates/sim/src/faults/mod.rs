@@ -127,23 +127,6 @@ faults! {
     FolderReopened = "folderReopened", 0;
 }
 
-impl Fault {
-    /// Returns whether the shell mode injects this kind. It cannot stop a process between two effects of its core, its
-    /// clock runs through a suspension, its list of partitions and its fleet size never change, and it has no folder.
-    pub fn is_in_shell_mode(self) -> bool {
-        !matches!(
-            self,
-            Self::KilledBetweenEffects
-                | Self::FrozenMachine
-                | Self::ScaleDown
-                | Self::MixedFleetSizes
-                | Self::PartitionRemoved
-                | Self::UnknownPartition
-                | Self::FolderReopened
-        )
-    }
-}
-
 macro_rules! request_faults {
     ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
         /// A kind of fault that befalls any request by chance, all the time.

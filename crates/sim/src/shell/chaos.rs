@@ -26,6 +26,7 @@ use crate::rng::Rng;
 use crate::rules::EnvironmentRule;
 use crate::setup::Setup;
 use crate::shell::ShellWorld;
+use crate::shell::process::SharedPartitions;
 use crate::store::{ResultStore, StoreRules};
 use crate::traffic::Traffic;
 
@@ -92,6 +93,7 @@ impl ShellWorld {
         if !setup.enforces(EnvironmentRule::NoShortTtl) {
             stores.stable_ids.ttl = Some(SHORT_TTL);
         }
+        let traffic = Traffic::new(setup.partitions, setup.traffic, setup.seed);
         let mut world = Self {
             codec: Codec::new(stores.names.clone()),
             stores,
@@ -103,9 +105,11 @@ impl ShellWorld {
             subscriptions: Vec::new(),
             processes: Vec::new(),
             running: Vec::new(),
+            mismatched: Vec::new(),
             max_processes,
             clocks: Some(Rng::new(clock_seed)),
-            traffic: Traffic::new(setup.partitions, setup.traffic, setup.seed),
+            listed: SharedPartitions::new(traffic.listed().clone()),
+            traffic,
             store: ResultStore::new(rules),
             oracle: Oracle::default(),
             trace: Trace::default(),
@@ -127,6 +131,7 @@ impl ShellWorld {
         self.network.disable_faults(self.now);
         self.store.disable_faults(self.now);
         self.traffic.disable_faults();
+        self.lose_key(&Key::FleetSize);
         self.keep_messages_for(self.setup.retention);
         for process in self.running.clone() {
             for (events, event) in self.network.link_mut(process).take_due(self.now) {
@@ -150,6 +155,9 @@ impl ShellWorld {
     }
 
     fn restore_fleet(&mut self, workers: usize) {
+        for odd in std::mem::take(&mut self.mismatched) {
+            self.kill(odd);
+        }
         while self.running.len() < workers {
             self.start_one();
         }
@@ -209,9 +217,14 @@ impl ShellWorld {
             return;
         }
         let Some((victim, id)) = self.find_owner(is_leader) else { return };
-        let maps = NoNewMap::new(id.0, self.publications);
         let owned = map.assignments.iter().filter(|(_, assignment)| assignment.owner != id);
         let others: Vec<u32> = owned.filter_map(|(name, _)| self.traffic.find(name)).collect();
+        // A takeover that is due since a crash must be over before the restart.
+        for &partition in &others {
+            self.publish(partition, MessageKind::Good);
+        }
+        self.run_until(self.now + RESTART * 2);
+        let maps = NoNewMap::new(id.0, self.publications);
         self.terminate(victim);
         for &partition in &others {
             self.publish(partition, MessageKind::Good);

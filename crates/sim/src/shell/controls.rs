@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use phalanx_cluster::backend::WatchEvent;
-use phalanx_cluster_core::Config;
-use phalanx_cluster_core::types::{Key, Time};
+use phalanx_cluster_core::types::{Key, Time, Value};
+use phalanx_cluster_core::{Condition, Config};
 
-use crate::backend::Request;
+use crate::backend::{Request, Response};
 use crate::broker::MessageKind;
 use crate::event::ScheduledAction;
 use crate::faults::FaultTarget;
@@ -26,8 +26,10 @@ impl ShellWorld {
 
     /// Continues a process after a stop.
     pub(super) fn resume(&mut self, process: ProcessId) {
+        let now = self.now;
         let target = &mut self.processes[process.index()];
-        if target.is_alive() && std::mem::take(&mut target.is_stopped) {
+        if target.is_alive() && target.is_stopped {
+            target.resume(now);
             self.oracle.processes.recover(process, self.now);
             self.note(|| format!("{process} resumes"));
         }
@@ -75,6 +77,42 @@ impl ShellWorld {
         }
     }
 
+    /// Deletes the value of a key of the assignments.
+    pub(super) fn lose_key(&mut self, key: &Key) {
+        let (bucket, key) = (self.stores.assignments.name.clone(), self.stores.names.bucket_key(key).key);
+        self.lose(&bucket, &key);
+    }
+
+    /// Stores a value of the assignments, as an operator does.
+    fn command(&mut self, key: &Key, value: &Value) {
+        let bytes = self.codec.encode(key, value, "");
+        let (bucket, key) = (&self.stores.assignments.name, self.stores.names.bucket_key(key).key);
+        let request = Request::Write(bucket.as_str().into(), key, bytes, Condition::None);
+        // The bucket does not exist before the first worker.
+        if self.server.execute(self.now, request, u64::MAX).is_ok() {
+            self.notify();
+        }
+    }
+
+    /// Opens the embedded folder again: ids, heartbeats and the lease of earlier processes are discarded. A folder belongs
+    /// to one process, so the workers that still use it are killed and their requests are lost.
+    fn reopen_folder(&mut self) {
+        Self::note(self, || "the folder is opened again".to_owned());
+        for process in self.running.clone() {
+            self.kill(process);
+        }
+        self.network.reopen_folder();
+        let stores = &self.stores;
+        let buckets = [&stores.stable_ids, &stores.heartbeats, &stores.election].map(|one| one.name.clone());
+        for bucket in buckets {
+            let keys = self.server.execute(self.now, Request::Keys(bucket.as_str().into()), u64::MAX);
+            let Ok(Response::Keys(keys)) = keys else { continue };
+            for key in keys {
+                self.lose(&bucket, &key);
+            }
+        }
+    }
+
     pub(super) fn keep_messages_for(&mut self, retention: Duration) {
         if let Ok(log) = self.server.log_mut(&self.stores.log.name) {
             log.log.retention = retention;
@@ -90,7 +128,8 @@ impl ShellWorld {
                 }
             }
             ScheduledAction::StartWithSize(fleet_size) => {
-                self.start(Config { fleet_size, ..self.setup.config.clone() });
+                let odd = self.start(Config { fleet_size, ..self.setup.config.clone() });
+                self.mismatched.push(odd);
             }
             ScheduledAction::Kill(process) => self.kill(process),
             ScheduledAction::Terminate(process) => self.terminate(process),
@@ -113,9 +152,9 @@ impl ShellWorld {
             ScheduledAction::KillNewest => {
                 self.running.last().copied().into_iter().for_each(|newest| self.kill(newest));
             }
-            ScheduledAction::FleetSize(_) | ScheduledAction::ReopenFolder => {
-                unreachable!("{action:?} is not an action of the shell mode")
-            }
+            ScheduledAction::FleetSize(Some(size)) => self.command(&Key::FleetSize, &Value::FleetSize(size)),
+            ScheduledAction::FleetSize(None) => self.lose_key(&Key::FleetSize),
+            ScheduledAction::ReopenFolder => self.reopen_folder(),
         }
     }
 }
@@ -175,8 +214,9 @@ impl FaultTarget for ShellWorld {
         self.end(process);
     }
 
-    fn kill_after_effects(&mut self, _process: ProcessId, _effects: u32) {
-        unreachable!("not a fault of the shell mode: effects are not visible")
+    /// Kills a process after some of its next calls, which are the effects of its worker.
+    fn kill_after_effects(&mut self, process: ProcessId, effects: u32) {
+        self.processes[process.index()].kill_after_calls = Some(effects);
     }
 
     fn terminate(&mut self, process: ProcessId) {
@@ -190,8 +230,10 @@ impl FaultTarget for ShellWorld {
         self.oracle.processes.disturb(process, Time::MAX);
     }
 
-    fn freeze(&mut self, _process: ProcessId) {
-        unreachable!("not a fault of the shell mode: its clock runs through suspension")
+    fn freeze(&mut self, process: ProcessId) {
+        Self::note(self, || format!("the machine of {process} is suspended"));
+        self.processes[process.index()].freeze(self.now);
+        self.oracle.processes.disturb(process, Time::MAX);
     }
 
     fn plan_kind(&mut self, partition: u32, kind: MessageKind) {
@@ -274,9 +316,7 @@ impl FaultTarget for ShellWorld {
     }
 
     fn lose_map(&mut self) {
-        let (bucket, key) =
-            (self.stores.assignments.name.clone(), self.stores.names.bucket_key(&Key::Map).key);
-        self.lose(&bucket, &key);
+        self.lose_key(&Key::Map);
     }
 
     fn recreate_log(&mut self) {
@@ -309,7 +349,11 @@ impl FaultTarget for ShellWorld {
         self.plan_traffic(partition);
     }
 
-    fn unlist(&mut self, _partition: u32) {
-        unreachable!("not a fault of the shell mode: its list of partitions never changes")
+    fn unlist(&mut self, partition: u32) {
+        self.traffic.unlist(partition);
+        self.listed.set(self.traffic.listed().clone());
+        for process in &self.running {
+            self.processes[process.index()].refresh_partitions();
+        }
     }
 }

@@ -27,6 +27,7 @@ use tokio::sync::mpsc;
 use crate::backend::{Request, Response, Server};
 use crate::broker::MessageKind;
 use crate::event::ScheduledAction;
+use crate::faults::FaultTarget as _;
 use crate::fleet::ProcessId;
 use crate::network::{Network, WatchedBucket};
 use crate::oracle::Oracle;
@@ -39,7 +40,7 @@ use crate::traffic::Traffic;
 
 pub(crate) use chaos::run_with;
 use port::{Call, Reply, StoreReply};
-use process::{ProcessConfig, ShellProcess};
+use process::{ProcessConfig, SharedPartitions, ShellProcess};
 
 /// The shortest step of time: the resolution of delays between processes.
 const MIN_STEP: Duration = Duration::from_millis(10);
@@ -115,9 +116,12 @@ pub(crate) struct ShellWorld {
     subscriptions: Vec<RunningSubscription>,
     processes: Vec<ShellProcess>,
     running: Vec<ProcessId>,
+    /// Processes that were started with another fleet size.
+    mismatched: Vec<ProcessId>,
     max_processes: usize,
     clocks: Option<Rng>,
     traffic: Traffic,
+    listed: SharedPartitions,
     store: ResultStore,
     oracle: Oracle,
     trace: Trace,
@@ -137,7 +141,7 @@ impl ShellWorld {
         let config = ProcessConfig {
             config,
             stores: self.stores.clone(),
-            partitions: self.traffic.listed().clone(),
+            partitions: self.listed.clone(),
             clock: Time::from_secs(clock),
         };
         match ShellProcess::start(process, self.now, config) {
@@ -190,6 +194,9 @@ impl ShellWorld {
         // The sort is stable: calls of one process at one time keep their order.
         calls.sort_by_key(|(at, process, _)| (*at, *process));
         for (at, process, call) in calls {
+            if self.is_alive(process) && !self.processes[process.index()].may_call() {
+                self.kill(process);
+            }
             if self.is_alive(process) || matches!(call, Call::End(..)) {
                 self.receive(at.min(end), process, call);
             }
@@ -199,6 +206,12 @@ impl ShellWorld {
 
     fn dispatch(&mut self, event: ShellEvent) {
         match event {
+            // The folder of these processes was opened again.
+            ShellEvent::Request(process, ..)
+            | ShellEvent::LateRequest(process, _)
+            | ShellEvent::Watch(process, ..)
+            | ShellEvent::Subscribe(process, ..)
+                if !self.network.carries(process) => {}
             ShellEvent::Request(process, request, reply) => self.answer(process, request, reply),
             ShellEvent::LateRequest(process, request) => {
                 // The caller has given up.

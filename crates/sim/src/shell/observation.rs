@@ -140,7 +140,7 @@ impl ShellWorld {
         if let (Request::Write(..), Some(partition)) = (request, self.partition_of_cursor(request)) {
             self.oracle.cursor_write_sent(process, request_id, partition);
         }
-        if let Some(what) = what {
+        if let Some(what) = what.filter(|_| !self.processes[process.index()].lost_time) {
             self.oracle.check_fence(at, process, what);
         }
         PendingReply { reply, request_id }
@@ -224,7 +224,8 @@ impl ShellWorld {
         let statuses: Vec<_> = awake
             .filter_map(|process| {
                 let target = &self.processes[process.index()];
-                Some((process, target.status()?.holder, target.is_unfenced()))
+                let is_unfenced = target.is_unfenced() && !target.lost_time;
+                Some((process, target.status()?.holder, is_unfenced))
             })
             .collect();
         let holders = Holders(

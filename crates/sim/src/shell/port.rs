@@ -1,6 +1,6 @@
 //! The connection of one process to everything outside: broker, result store and oracle.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use phalanx_cluster::backend::{Error, WatchEvent};
@@ -67,25 +67,26 @@ pub(crate) enum Call {
 #[derive(Debug)]
 pub(crate) struct Port {
     calls: Mutex<Vec<(Time, Call)>>,
-    /// The virtual time at the start of the process, and the same moment of its tokio clock.
-    started: OnceLock<(Time, Instant)>,
+    /// A virtual time, and the same moment of the tokio clock of the process.
+    started: Mutex<Option<(Time, Instant)>>,
 }
 
 impl Port {
     /// Creates a port without calls.
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { calls: Mutex::default(), started: OnceLock::new() })
+        Arc::new(Self { calls: Mutex::default(), started: Mutex::default() })
     }
 
     /// Sets the virtual time of this moment of the process's tokio clock.
     pub(crate) fn start(&self, now: Time, origin: Instant) {
-        let _ = self.started.set((now, origin));
+        *self.started.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, origin));
     }
 
     /// Adds a call at the present time of the process.
     pub(crate) fn post(&self, call: Call) {
-        let now = self.started.get().map_or(Time::ZERO, |(started, origin)| {
-            *started + Instant::now().saturating_duration_since(*origin)
+        let started = *self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = started.map_or(Time::ZERO, |(started, origin)| {
+            started + Instant::now().saturating_duration_since(origin)
         });
         self.lock().push((now, call));
     }

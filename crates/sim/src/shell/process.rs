@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use phalanx_cluster::backend::StoreConfig;
 use phalanx_cluster::simulation::{SimulatedClock, with_clock};
-use phalanx_cluster::{Status, Worker, WorkerHandle};
+use phalanx_cluster::{HookError, PartitionSource, Status, Worker, WorkerHandle};
 use phalanx_cluster_core::Config;
 use phalanx_cluster_core::types::{PartitionList, Time};
 use tokio::runtime::{Builder, Runtime};
@@ -26,9 +27,33 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 pub(crate) struct ProcessConfig {
     pub(crate) config: Config,
     pub(crate) stores: StoreConfig,
-    pub(crate) partitions: Arc<PartitionList>,
+    pub(crate) partitions: SharedPartitions,
     /// The time that the clock of its machine shows at the start.
     pub(crate) clock: Time,
+}
+
+/// The list of partitions that all processes read. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedPartitions(Arc<Mutex<Arc<PartitionList>>>);
+
+impl SharedPartitions {
+    /// Creates a source of this list.
+    pub(crate) fn new(listed: Arc<PartitionList>) -> Self {
+        Self(Arc::new(Mutex::new(listed)))
+    }
+
+    /// Replaces the list.
+    pub(crate) fn set(&self, listed: Arc<PartitionList>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = listed;
+    }
+}
+
+#[async_trait]
+impl PartitionSource for SharedPartitions {
+    async fn partitions(&self) -> Result<Vec<(String, u64)>, HookError> {
+        let listed = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(listed.iter().map(|(name, weight)| (name.to_string(), weight.0)).collect())
+    }
 }
 
 /// The state of the task that runs the worker.
@@ -54,6 +79,12 @@ pub(crate) struct ShellProcess {
     pub(crate) handler: Handler,
     /// Whether it has reported that it lost its id, since this was last asked.
     pub(crate) has_lost_id: bool,
+    /// The number of its next calls after which it is killed.
+    pub(crate) kill_after_calls: Option<u32>,
+    /// The virtual time at which its machine was suspended.
+    frozen: Option<Time>,
+    /// Whether its machine was ever suspended: its clock has stood still, so it cannot know when its fence closes.
+    pub(crate) lost_time: bool,
 }
 
 impl ShellProcess {
@@ -76,7 +107,44 @@ impl ShellProcess {
             is_stopped: false,
             handler: Handler::default(),
             has_lost_id: false,
+            kill_after_calls: None,
+            frozen: None,
+            lost_time: false,
         })
+    }
+
+    /// Suspends its machine: process and clocks stand still.
+    pub(crate) fn freeze(&mut self, now: Time) {
+        self.is_stopped = true;
+        self.frozen = Some(now);
+    }
+
+    /// Continues after a stop. The clocks of a suspended machine continue with the time that they showed.
+    pub(crate) fn resume(&mut self, now: Time) {
+        self.is_stopped = false;
+        if let Some(since) = self.frozen.take() {
+            self.started_at += now - since;
+            self.ran_until += now - since;
+            self.port.start(self.started_at, self.origin);
+            self.lost_time = true;
+        }
+    }
+
+    /// Counts one more call. Returns whether the process lives to make it.
+    pub(crate) fn may_call(&mut self) -> bool {
+        match &mut self.kill_after_calls {
+            Some(0) => return false,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        true
+    }
+
+    /// Lets its worker read the list of partitions again.
+    pub(crate) fn refresh_partitions(&self) {
+        if let (Some(runtime), Some(handle)) = (&self.runtime, self.handle()) {
+            runtime.spawn(async move { handle.refresh_partitions().await });
+        }
     }
 
     /// Returns whether it has neither been killed nor ended.
@@ -146,14 +214,12 @@ impl ShellProcess {
 /// Starts a worker, and lets it leave when the process is told to.
 async fn run_worker(process: ProcessId, config: ProcessConfig, port: Arc<Port>, shared: Arc<Shared>) {
     let application = Application::new(port.clone());
-    let partitions: Vec<(String, u64)> =
-        config.partitions.iter().map(|(name, weight)| (name.to_string(), weight.0)).collect();
     let worker = loop {
         let backend = Arc::new(SimBackend::new(port.clone()));
         let started = Worker::builder(config.stores.clone(), backend)
             .pod(&format!("pod-{}", process.0), &format!("uid-{}", process.0))
             .config(config.config.clone())
-            .partitions(partitions.clone())
+            .partitions(config.partitions.clone())
             .handler(application.clone())
             .hooks(application.clone())
             .start()
