@@ -115,9 +115,13 @@ impl Consumer {
         self.partitions.values_mut().for_each(|partition| partition.fence(policy));
         let partitions = std::mem::take(&mut self.partitions);
         let uninspected = partitions.keys().cloned().collect();
+        // Its cursor still announces the isolated attempt: nothing else starts before the next takeover.
+        let isolated = partitions.iter().find(|(_, partition)| partition.is_isolated());
+        let isolated = isolated.map(|(name, _)| name.clone());
         *self = Self {
             partitions,
             uninspected,
+            isolated,
             draining: self.draining,
             unreleased: std::mem::take(&mut self.unreleased),
             first_log: self.first_log,

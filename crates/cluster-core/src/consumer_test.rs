@@ -323,3 +323,27 @@ fn behind_the_fence_everything_is_forgotten_and_looked_at_again() {
     scene.consumer.fence(scene.facts.policy());
     assert_eq!(scene.processed(5, ProcessOutcome::Done).len(), 1, "only the new look");
 }
+
+#[test]
+fn behind_the_fence_nothing_starts_beside_an_isolated_attempt_until_the_next_takeover() {
+    let mut scene = Scene::new();
+    scene.gain();
+    let suspected = Cursor { worker_crashes: 3, ..cursor() };
+    scene.event(Event::Cursors {
+        request_id: request_id(Purpose::ReadCursors, 1),
+        result: Ok(vec![Some(entry(suspected, 40))]),
+    });
+    scene.surveyed(2, 8);
+    scene.written(3, Ok(41));
+    let isolating = scene.paged(4, &[7, 8]);
+    assert!(
+        matches!(isolating[..], [Effect::Write { .. }]),
+        "the cursor announces the attempt: {isolating:?}"
+    );
+    let out = scene.written(5, Ok(42));
+    assert!(matches!(out[..], [Effect::Process { .. }]), "{out:?}");
+    scene.consumer.fence(scene.facts.policy());
+    assert_eq!(scene.consumer.isolated, Some(name()));
+    scene.pass();
+    scene.consumer.check();
+}

@@ -331,31 +331,13 @@ impl BackendClient {
         let kv = self.bucket(place.bucket);
         let result = match key {
             Key::Lease => self.request(&place.key, self.election.resign(revision)).await,
-            _ => {
-                let revision = self.compared(kv, &place.key, revision).await;
-                self.request(&place.key, kv.delete(&place.key, revision)).await
-            }
+            _ => self.request(&place.key, kv.delete(&place.key, revision)).await,
         };
         let written = Written { revision, stored_at: self.observe_time(0) };
         Event::Written {
             request_id,
             result: result.map(|()| written).map_err(|error| WriteError::from(&error)),
         }
-    }
-
-    /// What a removal compares: the revision asked for, but in a test that takes the rule out.
-    #[cfg(feature = "mutants")]
-    async fn compared(&self, kv: &Arc<dyn Kv>, key: &str, revision: Revision) -> Revision {
-        if revision != Revision::ANY {
-            return revision;
-        }
-        kv.get(key).await.ok().flatten().map_or(revision, |entry| entry.revision)
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    #[allow(clippy::unused_async, reason = "as its twin for tests")]
-    async fn compared(&self, _: &Arc<dyn Kv>, _: &str, revision: Revision) -> Revision {
-        revision
     }
 
     /// Carries out [`crate::core::Effect::Read`].

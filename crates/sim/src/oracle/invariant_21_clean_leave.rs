@@ -35,6 +35,9 @@ pub(crate) struct CleanLeave {
     unanswered: BTreeMap<(ProcessId, RequestId), u32>,
     /// Partitions whose last cursor write by a process has an unknown outcome, or whose message it abandoned.
     doubtful: BTreeSet<(ProcessId, u32)>,
+    /// Processes whose fence was closed when they wrote their leave record, after the drain. It may open again before they
+    /// release their id, too late for the cursors.
+    fenced_after_drain: BTreeSet<ProcessId>,
 }
 
 impl CleanLeave {
@@ -68,6 +71,13 @@ impl CleanLeave {
         self.doubtful.insert((process, partition));
     }
 
+    /// Notes that a process writes its leave record.
+    pub(crate) fn leave_record_sent(&mut self, process: ProcessId, is_fenced: bool) {
+        if is_fenced {
+            self.fenced_after_drain.insert(process);
+        }
+    }
+
     /// Notes that a process releases its id by itself: no takeover from this incarnation may count a worker crash.
     /// `is_fenced` tells whether its fence is closed.
     pub(crate) fn left(&mut self, process: ProcessId, is_fenced: bool) {
@@ -75,7 +85,7 @@ impl CleanLeave {
         let unanswered = unanswered.take_while(|((asking, _), _)| *asking == process);
         self.doubtful.extend(unanswered.map(|(_, partition)| (process, *partition)));
         let Some(&incarnation) = self.incarnations.get(&process) else { return };
-        if is_fenced {
+        if self.fenced_after_drain.remove(&process) || is_fenced {
             return;
         }
         for (partition, takeover) in self.takeovers.iter_mut() {

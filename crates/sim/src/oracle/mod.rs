@@ -126,6 +126,11 @@ impl Oracle {
         self.clean_leave.doubt(process, partition);
     }
 
+    /// Notes that a process writes its leave record.
+    pub(crate) fn leave_record_sent(&mut self, process: ProcessId, is_fenced: bool) {
+        self.clean_leave.leave_record_sent(process, is_fenced);
+    }
+
     /// Notes that a process releases its id by itself.
     pub(crate) fn left(&mut self, process: ProcessId, is_fenced: bool) {
         self.clean_leave.left(process, is_fenced);

@@ -130,7 +130,13 @@ impl ShellWorld {
         };
         let request_id = self.request_id(purpose);
         match purpose {
-            Purpose::Heartbeat => self.oracle.heartbeat_sent(at, process, request_id),
+            Purpose::Heartbeat => {
+                self.oracle.heartbeat_sent(at, process, request_id);
+                if self.is_leave_record(request) {
+                    let is_fenced = !self.processes[process.index()].is_unfenced();
+                    self.oracle.leave_record_sent(process, is_fenced);
+                }
+            }
             Purpose::Release => {
                 let is_fenced = !self.processes[process.index()].is_unfenced();
                 self.oracle.left(process, is_fenced);
@@ -144,6 +150,13 @@ impl ShellWorld {
             self.oracle.check_fence(at, process, what);
         }
         PendingReply { reply, request_id }
+    }
+
+    fn is_leave_record(&self, request: &Request) -> bool {
+        let (Request::Write(_, _, bytes, _), Some(key)) = (request, self.key_of(request)) else {
+            return false;
+        };
+        matches!(self.decode(&key, bytes), Some(Value::Heartbeat(beat)) if beat.left)
     }
 
     fn holds(&self, process: ProcessId, id: WorkerId) -> bool {

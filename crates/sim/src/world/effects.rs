@@ -51,6 +51,11 @@ impl World {
                         self.oracle.heartbeat_sent(now, process, *request_id);
                         return;
                     }
+                    Purpose::LeaveRecord => {
+                        let target = self.fleet.get(process);
+                        self.oracle.leave_record_sent(process, target.worker.is_fenced(target.clock(now)));
+                        return;
+                    }
                     Purpose::TouchMap | Purpose::PublishMap | Purpose::WriteState => "leads",
                     Purpose::Cursor | Purpose::ReleaseCursor => "writes a cursor",
                     _ => return,
