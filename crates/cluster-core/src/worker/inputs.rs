@@ -244,6 +244,10 @@ impl WorkerCore {
                 self.consumer.abandon(&mut self.outbox);
                 self.consumer = Consumer::default();
                 self.cancel_surplus_release();
+                // A leaving process that claims an id again serves nothing under it.
+                if self.leave.is_some() {
+                    self.consumer.drain();
+                }
                 self.transition(WorkerState::ClaimingId, "identity lost");
             }
             ClaimOutcome::Nothing | ClaimOutcome::IdTaken => {}

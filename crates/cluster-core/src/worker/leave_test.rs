@@ -403,3 +403,17 @@ fn a_worker_that_retires_its_id_releases_the_cursors_of_partitions_that_moved_aw
     assert!(cursor.released && cursor.owner == holder, "{cursor:?}");
     assert!(worker.core.is_standby());
 }
+
+#[test]
+fn a_leaving_worker_that_loses_its_id_serves_nothing_under_the_next_one() {
+    let mut worker = TestWorker::busy(&["a"]);
+    worker.publish("a");
+    worker.handle(Event::Shutdown);
+    let lost = worker.holder();
+    worker.stored.remove(&Key::Claim(lost.id));
+    worker.running.clear();
+    worker.wait(12);
+    assert_eq!(worker.canceled, [Arc::from("a")], "the running message is canceled with the id");
+    assert!(worker.running.is_empty(), "{:?}", worker.running);
+    assert_eq!(worker.cursor("a").owner, lost);
+}
