@@ -81,7 +81,7 @@ impl ShellWorld {
         work: &ProcessRequest,
         reply: Reply<StoreReply>,
     ) {
-        self.oracle.check_fence(at, process, "starts a message");
+        self.check_fence(at, process, "starts a message");
         self.oracle.on_processing_started(at, process, partition, work);
         self.processing.insert((process, partition), Box::new(None));
         if self.store.is_down(self.now) {
@@ -116,7 +116,7 @@ impl ShellWorld {
     }
 
     fn write_rows(&mut self, at: Time, process: ProcessId, partition: u32, reply: Reply<StoreReply>) {
-        self.oracle.check_fence(at, process, "writes rows");
+        self.check_fence(at, process, "writes rows");
         let results = self.processing.get_mut(&(process, partition)).and_then(|results| results.take());
         let Some(results) = results else { return };
         match self.store.write_path(at) {
@@ -140,7 +140,7 @@ impl ShellWorld {
         work: &ProcessRequest,
         reply: Reply<StoreReply>,
     ) {
-        self.oracle.check_fence(at, process, "dead-letters a message");
+        self.check_fence(at, process, "dead-letters a message");
         match Handler::dead_letter_results(partition, work, &self.store.rows) {
             Some(results) if !self.store.is_down(at) => {
                 self.at(at + LATENCY, ShellEvent::Rows(Box::new(results)));
