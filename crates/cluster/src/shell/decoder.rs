@@ -22,7 +22,7 @@ struct DecodedMessage {
 /// Decodes messages with the handler of the application.
 pub(super) struct MessageDecoder {
     handler: Arc<dyn Handler>,
-    /// The latest message of each partition: at most one for each partition that this worker owns.
+    /// The latest message of each partition that this worker has read: at most one for each partition.
     latest: Mutex<HashMap<Arc<str>, DecodedMessage>>,
 }
 

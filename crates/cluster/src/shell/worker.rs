@@ -615,7 +615,7 @@ impl<'a> CoreSession<'a> {
     }
 }
 
-/// Returns the end of the session if a task panicked: an answer that never comes would stop the core for ever.
+/// Returns the end of the session if a task panicked: the core would wait for its answer without end.
 fn task_failure(ended: Result<(), JoinError>) -> Option<SessionEnd> {
     let panic = ended.err()?.try_into_panic().ok()?;
     Some(SessionEnd::Violated(panic_text(&*panic)))

@@ -37,7 +37,7 @@ impl Clock {
         Time::from_micros(when.max(0) as u64)
     }
 
-    /// Stands still from `since` to `now`, and continues with the time that it showed.
+    /// Pauses from `since` to `now`, and continues with the time that it showed.
     pub(crate) fn suspend(&mut self, since: Time, now: Time) {
         self.offset -= (self.shows(now) - self.shows(since)).as_micros() as i64;
     }
