@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::io::{Condition, Written};
+use crate::roster::tests::beat_of;
 use crate::types::{
     Assignment, Claim, Entry, Epoch, Heartbeat, Incarnation, Key, Lease, Lifecycle, Revision, Value, Weight,
     WorkerId,
@@ -35,20 +36,7 @@ fn written(purpose: Purpose, serial: u64, revision: u64) -> Event {
 }
 
 fn heartbeat(worker: Option<WorkerIncarnation>, serial: u64, state: WorkerState) -> Heartbeat {
-    Heartbeat {
-        pod: pod(),
-        worker,
-        serial,
-        state,
-        left: false,
-        is_leader: false,
-        map_version: Version(0),
-        applied_version: Version(0),
-        cursor_version: Version(0),
-        assigned: 0,
-        processed: 0,
-        fleet_size: None,
-    }
+    Heartbeat { worker, serial, state, ..beat_of(ME) }
 }
 
 fn write_heartbeat(key: Key, heartbeat: Heartbeat) -> Effect {
